@@ -1,0 +1,50 @@
+# Short names for what people and CI run; `make help` lists them. Set-up is
+# testharness/setup.sh's: it installs or names what a target needs.
+GO           ?= go
+TEST_TIMEOUT ?= 15m
+FUZZ_TIME    ?= 20s
+GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# The commit goes into the binary where git can be asked for it.
+VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test race quick lint fuzz clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## install or name everything that the other targets need
+	@testharness/setup.sh go cc postgres lint
+
+build: ## bin/fenceproxy
+	@testharness/setup.sh go
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -o bin/fenceproxy ./cmd/fenceproxy
+
+demo: build ## a paused lock holder corrupts data, and is refused through the proxy
+	@testharness/setup.sh postgres
+	bin/fenceproxy demo --all
+
+test: ## every test, race detector on, against real Postgres and etcd
+	@testharness/setup.sh go cc postgres
+	$(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) ./...
+
+race: test ## the same: tests always run under the race detector
+
+quick: ## every test without the race detector
+	@testharness/setup.sh go cc postgres
+	$(GO) test -p 2 -timeout $(TEST_TIMEOUT) ./...
+
+lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
+	@testharness/setup.sh go cc lint
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	testharness/imports.sh
+	$(GO) run $(GOLANGCI) run
+	shellcheck testharness/*.sh .ci/run
+
+fuzz: ## each fuzz target for FUZZ_TIME (20s)
+	@testharness/setup.sh go cc
+	testharness/fuzz.sh $(FUZZ_TIME)
+
+clean: ## what the targets above made
+	rm -rf bin coverage.out

@@ -1,0 +1,10 @@
+// Package testharness is the house of what tests, dev and demo stand on:
+// real PostgreSQL servers, a real etcd and real proxies, never mocks of them.
+//
+// Its folders are packages of their own: postgres (a throw-away server),
+// stack (Postgres, etcd and proxies together), scenario (stories of stale
+// lock holders, played with processes that are really paused). setup.sh
+// installs or names what they need; imports.sh keeps the import direction.
+//
+// Nothing in it is imported by the packages that serve traffic.
+package testharness

@@ -1,0 +1,121 @@
+#!/bin/sh
+# Finds what a make target needs, installs what the system's package manager
+# has, and names the rest. Called by the Makefile: setup.sh NEED...
+#
+#   go        the Go toolchain (never installed, only named)
+#   cc        a C compiler and libc headers, for -race and a test-only parser
+#   postgres  PostgreSQL server binaries, psql and pgbench
+#   lint      shellcheck
+#
+# It is silent and touches nothing when everything is there.
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+
+die() {
+	echo "setup: $*" >&2
+	exit 1
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# as_root runs a command as root: directly, or through sudo.
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif has sudo; then
+		sudo "$@"
+	else
+		die "root is needed for: $* (run it as root, then make again)"
+	fi
+}
+
+# install WHY PACKAGE... says what it installs and why, then installs it. A
+# fresh machine has empty package lists, so they are fetched first.
+install() {
+	why=$1
+	shift
+	has apt-get || die "missing: $why. Install the counterpart of Debian's package $* and run make again"
+	[ "$(id -u)" = 0 ] || has sudo || die "missing: $why. Run as root: apt-get update && apt-get install -y $*"
+	echo "setup: installing $* with apt-get: $why" >&2
+	quiet as_root apt-get update
+	quiet as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+}
+
+# quiet shows a command's output only if it fails.
+quiet() {
+	log=$(mktemp)
+	if ! "$@" >"$log" 2>&1; then
+		cat "$log" >&2
+		rm -f "$log"
+		die "this failed: $*"
+	fi
+	rm -f "$log"
+}
+
+need_go() {
+	want=$(sed -n 's/^go //p' "$here/go.mod")
+	has go || die "missing: Go $want or newer; get it from https://go.dev/dl/"
+	have=$(cd "$here" && go env GOVERSION 2>/dev/null | sed 's/^go//')
+	lowest=$(printf '%s\n%s\n' "$want" "${have:-0}" | sort -V | head -n 1)
+	[ "$lowest" = "$want" ] ||
+		die "Go $want or newer is needed and $(go version | cut -d' ' -f3) was found; get it from https://go.dev/dl/"
+}
+
+need_cc() {
+	has "${CC:-gcc}" || install "a C compiler, for the race detector and a test-only parser" gcc libc6-dev
+	echo '#include <stdlib.h>' | "${CC:-gcc}" -E - >/dev/null 2>&1 ||
+		install "the C library's headers, for the race detector and a test-only parser" libc6-dev
+}
+
+# server_dir prints the folder of the PostgreSQL server binaries. The test
+# harness looks in the same places, in the same order.
+server_dir() {
+	for dir in "${FENCEPROXY_PG_BIN:-}" $(echo "$PATH" | tr ':' ' ') \
+		$(printf '%s\n' /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
+			/opt/homebrew/opt/postgresql*/bin /usr/local/opt/postgresql*/bin /usr/local/pgsql/bin | sort -rV); do
+		if [ -n "$dir" ] && [ -x "$dir/postgres" ] && [ -x "$dir/initdb" ]; then
+			echo "$dir"
+			return
+		fi
+	done
+	return 1
+}
+
+# client NAME says whether a client program is beside the server or on PATH.
+client() { [ -x "$(server_dir)/$1" ] || has "$1"; }
+
+need_postgres() {
+	if [ -n "${FENCEPROXY_PG_BIN:-}" ] && [ ! -x "$FENCEPROXY_PG_BIN/postgres" ]; then
+		die "FENCEPROXY_PG_BIN is $FENCEPROXY_PG_BIN, and there is no program postgres in it"
+	fi
+	if ! server_dir >/dev/null; then
+		install_server
+		server_dir >/dev/null || die "no PostgreSQL server binaries were found; set FENCEPROXY_PG_BIN to their folder"
+	fi
+	for program in psql pgbench; do
+		client $program || install "$program, which tests drive the proxy with" postgresql-client
+		client $program || die "missing: $program; put it on PATH"
+	done
+}
+
+# install_server installs the binaries without the cluster that Debian would
+# create and start on port 5432: tests make their own, throw-away ones.
+install_server() {
+	conf=/etc/postgresql-common/createcluster.d
+	if has apt-get && [ ! -d /etc/postgresql-common ] && [ "$(id -u)" = 0 ]; then
+		mkdir -p $conf
+		echo 'create_main_cluster = false' >$conf/fenceproxy.conf
+		trap 'rm -f /etc/postgresql-common/createcluster.d/fenceproxy.conf' EXIT
+	fi
+	install "PostgreSQL server binaries, for throw-away databases" postgresql
+}
+
+need_lint() { has shellcheck || install "shellcheck, for make lint" shellcheck; }
+
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|lint ..."
+for need in "$@"; do
+	case $need in
+	go | cc | postgres | lint) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres or lint" ;;
+	esac
+done
