@@ -1,0 +1,104 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
+
+// An Authority tells claims whether a token is the current holder's. It keeps
+// nothing from one question to the next; any number may be asked at once.
+type Authority struct {
+	// Prefix is where locks live, DefaultPrefix unless set before the first
+	// question.
+	Prefix string
+
+	client *clientv3.Client
+}
+
+// NewAuthority returns an Authority that asks over client, which stays the
+// caller's to close. With a client of NewClient the refusals name causes that
+// the etcd client otherwise swallows.
+func NewAuthority(client *clientv3.Client) *Authority {
+	return &Authority{Prefix: DefaultPrefix, client: client}
+}
+
+// Verify asks etcd with one linearizable range whether token is the create
+// revision of the holder's key of lock key; fencing.Authority is its
+// contract. It takes as long as ctx lets it: give ctx a deadline.
+func (a *Authority) Verify(ctx context.Context, key string, token fencing.Token) (fencing.Verification, error) {
+	q, err := a.ask(ctx, LockPrefix(a.Prefix, key))
+	if err != nil {
+		return fencing.Verification{}, a.unverified(key, token, err)
+	}
+	holder := q.holder()
+	if holder == nil || holder.token != token {
+		return fencing.Verification{}, q.refuse(key, token)
+	}
+	return fencing.Verification{LockKey: holder.key, Cluster: q.cluster, Revision: q.revision}, nil
+}
+
+// Ping returns nil if etcd answers a linearizable read, which takes a leader
+// and a quorum. Otherwise ErrUnavailable in one line that names the endpoints
+// and the cause.
+func (a *Authority) Ping(ctx context.Context) error {
+	if _, err := a.ask(ctx, strings.TrimSuffix(a.Prefix, "/")+"/.ping"); err != nil {
+		return fmt.Errorf("ask etcd at %s: %s: %w: %w", a.endpoints(), reason(err), ErrUnavailable, err)
+	}
+	return nil
+}
+
+// ask reads a lock's queue. A try uses at most two thirds of the time that is
+// left, so that one frozen member out of several, which accepts the question
+// and never answers, doesn't use up a claim's time: the next try goes to
+// another member.
+func (a *Authority) ask(ctx context.Context, lockPrefix string) (*queue, error) {
+	var seen attempt
+	ctx = clientv3.WithRequireLeader(context.WithValue(ctx, attemptKey{}, &seen))
+	for {
+		try, cancel := shorter(ctx)
+		q, err := readQueue(try, a.client, lockPrefix)
+		timedOut := try.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			return q, nil
+		case ctx.Err() == nil && timedOut:
+			continue
+		case seen.err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.Canceled):
+			// The client retried until the time was up; what it met on
+			// the way says more than that.
+			return nil, seen.err
+		default:
+			return nil, err
+		}
+	}
+}
+
+// shorter returns ctx with its deadline drawn in by a third, or as it is if
+// too little is left to share.
+func shorter(ctx context.Context) (context.Context, context.CancelFunc) {
+	const least = 200 * time.Millisecond
+	deadline, ok := ctx.Deadline()
+	left := time.Until(deadline)
+	if !ok || left < least {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, left*2/3)
+}
+
+func (a *Authority) unverified(key string, token fencing.Token, err error) *fencing.Error {
+	return fencing.Refuse(fencing.CodeUnverified, "%s token %d could not be verified: %s", show(key), token, reason(err)).With(
+		fmt.Sprintf("Key %s, presented token %d, etcd at %s.", show(key), token, a.endpoints()),
+		"Retry: nothing was changed, and sessions that were claimed before go on. If it lasts, look at etcd: "+
+			"`etcdctl --endpoints="+a.endpoints()+" endpoint status --write-out=table` must show every member and one leader.",
+	).Because(err)
+}
+
+func (a *Authority) endpoints() string { return strings.Join(a.client.Endpoints(), ",") }

@@ -1,0 +1,231 @@
+package leases
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+)
+
+const (
+	// DefaultEmbeddedAddr is etcd's own: holders find it after a restart, and
+	// etcdctl without being told.
+	DefaultEmbeddedAddr = "127.0.0.1:2379"
+	// DefaultStartTimeout bounds how long an embedded etcd may take until it
+	// serves.
+	DefaultStartTimeout = 30 * time.Second
+	// lockFile, in the data folder, is locked while an Embedded runs on it.
+	lockFile = "fenceproxy.lock"
+	// placeholderPeer is the peer URL that a single node must name and never
+	// listens on.
+	placeholderPeer = "http://127.0.0.1:2380"
+	// historyKept is how much of etcd's past outlives compaction; nothing
+	// here reads the past, but its watches resume from a recent one.
+	historyKept = "1h"
+	// heartbeatMS and electionMS are a fifth of etcd's own: there
+	// is nobody to hold an election with, and a start waits for one. It also
+	// makes 1 s the shortest lease.
+	heartbeatMS, electionMS = 20, 200
+	// commitInterval is a fifth of etcd's own, too: etcd complains if it
+	// leads before it has written its term to its database.
+	commitInterval = 20 * time.Millisecond
+)
+
+// An Embedded is a single-node etcd in this process, on loopback without
+// authentication: for development, demos and single machines. Locks are only
+// as available as this process.
+type Embedded struct {
+	// Addr is the loopback address to listen on, DefaultEmbeddedAddr; port 0
+	// takes a free one, another one at each start.
+	Addr string
+	// StartTimeout is DefaultStartTimeout.
+	StartTimeout time.Duration
+	// Log takes what etcd has to say of level error and above, os.Stderr.
+	Log io.Writer
+
+	dir    string
+	lock   *fileutil.LockedFile
+	level  zap.AtomicLevel
+	rpc    *grpc.Server // etcd's own
+	server *embed.Etcd
+}
+
+// NewEmbedded returns an etcd that keeps its data in folder dir, which Start
+// makes if need be.
+func NewEmbedded(dir string) *Embedded {
+	return &Embedded{
+		Addr:         DefaultEmbeddedAddr,
+		StartTimeout: DefaultStartTimeout,
+		Log:          os.Stderr,
+		dir:          dir,
+		level:        zap.NewAtomicLevelAt(zap.ErrorLevel),
+	}
+}
+
+// Start returns once etcd serves. It is called once; after an error there is
+// nothing to close.
+//
+// Errors: ErrInvalid for an address that isn't loopback, ErrDirLocked,
+// ErrAddrInUse, ctx's own, and what the file system says of the folder.
+func (e *Embedded) Start(ctx context.Context) error {
+	listen, err := loopbackURL(e.Addr)
+	if err != nil {
+		return err
+	}
+	if err := e.lockDir(); err != nil {
+		return err
+	}
+	registered := make(chan *grpc.Server, 1)
+	config, err := e.config(listen, registered)
+	if err != nil {
+		e.unlockDir()
+		return err
+	}
+	e.server, err = embed.StartEtcd(config)
+	if err != nil {
+		e.unlockDir()
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("start embedded etcd: %w: %s: stop what listens there or choose another port", ErrAddrInUse, e.Addr)
+		}
+		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
+	}
+	if err := e.ready(ctx, registered); err != nil {
+		e.Close()
+		return err
+	}
+	return nil
+}
+
+// ready waits until the node is its own leader and serves, which is when it
+// has made its gRPC server.
+func (e *Embedded) ready(ctx context.Context, registered <-chan *grpc.Server) error {
+	timer := time.NewTimer(e.StartTimeout)
+	defer timer.Stop()
+	select {
+	case e.rpc = <-registered:
+		return nil
+	case err := <-e.server.Err():
+		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
+	case <-e.server.Server.StopNotify():
+		return fmt.Errorf("start embedded etcd in %s: it stopped", e.dir)
+	case <-timer.C:
+		return fmt.Errorf("start embedded etcd in %s: not ready within %v", e.dir, e.StartTimeout)
+	case <-ctx.Done():
+		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, context.Cause(ctx))
+	}
+}
+
+// Endpoint returns the URL that clients connect to.
+func (e *Embedded) Endpoint() string { return "http://" + e.server.Clients[0].Addr().String() }
+
+// Err reports that a running etcd stopped serving. It is closed by Close.
+func (e *Embedded) Err() <-chan error { return e.server.Err() }
+
+// Close ends etcd and unlocks the folder. Requests under way are cut off, as
+// they would be if the machine went down. A second call does nothing.
+func (e *Embedded) Close() {
+	if e.server == nil {
+		return
+	}
+	// etcd alone would wait for seconds for open watches to end, and logs the
+	// end of its listener as an error.
+	e.level.SetLevel(zap.FatalLevel)
+	if e.rpc != nil {
+		e.rpc.Stop()
+	}
+	e.server.Close()
+	e.server = nil
+	e.unlockDir()
+}
+
+// config is etcd's own defaults but for what a single node in somebody else's
+// process needs.
+func (e *Embedded) config(listen url.URL, registered chan<- *grpc.Server) (*embed.Config, error) {
+	peer, err := url.Parse(placeholderPeer)
+	if err != nil {
+		return nil, fmt.Errorf("make embedded etcd's config: %w", err)
+	}
+	c := embed.NewConfig()
+	c.Name = "fenceproxy"
+	c.Dir = e.dir
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{listen}, []url.URL{listen}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	// The cluster ID, by which a proxy knows which history a token belongs
+	// to, is made of the peer URL and this. etcd's default would give every
+	// new folder the same ID. A folder that has data keeps its own.
+	c.InitialClusterToken = rand.Text()
+	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
+	c.EnableGRPCGateway = false
+	c.TickMs, c.ElectionMs, c.BackendBatchInterval = heartbeatMS, electionMS, commitInterval
+	encoder := zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig())
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(e.Log)), e.level)))
+	c.ServiceRegister = func(s *grpc.Server) { registered <- s }
+	return c, nil
+}
+
+// lockDir makes the folder and takes it for this process. etcd itself, on a
+// folder that is in use, would wait without end.
+func (e *Embedded) lockDir() error {
+	if err := os.MkdirAll(e.dir, 0o700); err != nil {
+		return fmt.Errorf("make etcd's data folder: %w", err)
+	}
+	lock, err := fileutil.TryLockFile(filepath.Join(e.dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return e.lockError(err)
+	}
+	e.lock = lock
+	// An etcd that isn't ours has its write-ahead log locked.
+	logs, err := filepath.Glob(filepath.Join(e.dir, "member", "wal", "*.wal"))
+	if err != nil {
+		e.unlockDir()
+		return fmt.Errorf("look into etcd's data folder: %w", err)
+	}
+	for _, name := range logs {
+		probe, err := fileutil.TryLockFile(name, os.O_RDWR, 0o600)
+		if err != nil {
+			e.unlockDir()
+			return e.lockError(err)
+		}
+		probe.Close()
+	}
+	return nil
+}
+
+func (e *Embedded) lockError(err error) error {
+	if errors.Is(err, fileutil.ErrLocked) {
+		return fmt.Errorf("start embedded etcd: %w: %s: stop that one or choose another folder", ErrDirLocked, e.dir)
+	}
+	return fmt.Errorf("lock etcd's data folder: %w", err)
+}
+
+func (e *Embedded) unlockDir() {
+	e.lock.Close()
+	e.lock = nil
+}
+
+// loopbackURL refuses addresses that other machines could reach: there is no
+// password on this etcd, and who can write to it can take any lock.
+func loopbackURL(addr string) (url.URL, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return url.URL{}, fmt.Errorf("%w: embedded etcd's address %q is not host:port", ErrInvalid, addr)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return url.URL{}, fmt.Errorf("%w: embedded etcd listens on loopback only, not on %q", ErrInvalid, addr)
+	}
+	return url.URL{Scheme: "http", Host: addr}, nil
+}

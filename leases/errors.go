@@ -1,0 +1,60 @@
+package leases
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Of Locker and Lease. Each comes wrapped with the key and what is known.
+var (
+	// ErrInvalid: the key, the time to live or an endpoint is not acceptable.
+	ErrInvalid = errors.New("invalid argument")
+	// ErrTaken: somebody else holds the lock.
+	ErrTaken = errors.New("lock is taken")
+	// ErrLost: the lease ran out or was revoked, or the lock's key was deleted.
+	ErrLost = errors.New("lock is lost")
+	// ErrReleased: Release was called; the cause of a Lease's ended Context.
+	ErrReleased = errors.New("lock was released")
+	// ErrUnavailable: etcd could not be asked, or did not answer in time.
+	ErrUnavailable = errors.New("etcd is unavailable")
+)
+
+// Of Embedded.
+var (
+	// ErrDirLocked: another etcd runs on the data folder.
+	ErrDirLocked = errors.New("data folder is in use by another etcd")
+	// ErrAddrInUse: something else listens on the address.
+	ErrAddrInUse = errors.New("address is taken")
+)
+
+// reason puts into words why a question to etcd has no answer. The words are
+// safe to show to any client; addresses and causes are not in them.
+func reason(err error) string {
+	var answer rpctypes.EtcdError
+	switch known := rpctypes.Error(err); {
+	case errors.Is(known, rpctypes.ErrNoLeader):
+		return "etcd has no leader"
+	case errors.As(known, &answer):
+		return "etcd can't answer (" + answer.Error() + ")"
+	case errors.Is(err, context.Canceled):
+		return "the question was given up"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "etcd did not answer in time"
+	}
+	switch status.Code(err) {
+	case codes.Unavailable:
+		return "etcd can't be reached"
+	case codes.Canceled:
+		return "the question was given up"
+	case codes.DeadlineExceeded:
+		return "etcd did not answer in time"
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return "etcd refuses this client's credentials"
+	default:
+		return "etcd can't answer"
+	}
+}
