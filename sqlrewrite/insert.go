@@ -1,0 +1,52 @@
+package sqlrewrite
+
+import "unicode/utf8"
+
+// An Insertion is text to put in before byte At of an original.
+type Insertion struct {
+	At   int
+	Text string
+}
+
+// Insert appends text with every insertion put in to dst. ins ascend by At;
+// those of the same place come out in their order.
+func Insert(dst, text []byte, ins []Insertion) []byte {
+	from := 0
+	for _, in := range ins {
+		dst = append(dst, text[from:in.At]...)
+		dst = append(dst, in.Text...)
+		from = in.At
+	}
+	return append(dst, text[from:]...)
+}
+
+// OriginalPosition maps the position of an ErrorResponse, in characters of the
+// text that Insert made and counted from 1, to one in text, the original. It
+// returns 0 for a position inside an insertion, which the client never wrote.
+//
+// Characters are those of UTF-8, or bytes where text isn't valid UTF-8.
+func OriginalPosition(ins []Insertion, text []byte, pos int) int {
+	before, from := 0, 0 // characters and bytes of text passed
+	at := pos - 1        // what is left of pos in text
+	valid := utf8.Valid(text)
+	for _, in := range ins {
+		before += characters(text[from:in.At], valid)
+		from = in.At
+		if at < before {
+			break
+		}
+		added := characters([]byte(in.Text), true)
+		if at < before+added {
+			return 0
+		}
+		at -= added
+	}
+	return at + 1
+}
+
+func characters(b []byte, valid bool) int {
+	if !valid {
+		return len(b)
+	}
+	return utf8.RuneCount(b)
+}

@@ -1,0 +1,304 @@
+package sqlrewrite
+
+import "bytes"
+
+// A kind says what a token is, as far as splitting and classifying need it.
+type kind uint8
+
+const (
+	kindEnd           kind = iota // the end of the text, or an error in it
+	kindWord                      // an unquoted identifier or a keyword
+	kindQuoted                    // "…"
+	kindUnicodeQuoted             // U&"…"
+	kindString                    // '…'
+	kindEscapeString              // E'…'
+	kindUnicodeString             // U&'…'
+	kindBitString                 // B'…' and X'…'
+	kindDollarString              // $tag$…$tag$
+	kindNumber                    // 1, 1.5e3, 0x1F, and whatever junk clings to it
+	kindParam                     // $1
+	kindOperator                  // +, <>, =, @>, …
+	kindCast                      // ::
+	kindOpen                      // (
+	kindClose                     // )
+	kindSemicolon                 // ;
+	kindComma                     // ,
+	kindDot                       // .
+	kindOther                     // any other single byte
+)
+
+// A token is a piece of the text without the space before it.
+type token struct {
+	kind       kind
+	start, end int
+}
+
+// A lexer cuts a text into tokens, one method per state of PostgreSQL's
+// src/backend/parser/scan.l. The states are called directly, not through
+// function values, so that a lexer stays on its caller's stack.
+type lexer struct {
+	text []byte
+	opts Options
+	pos  int
+	err  error
+}
+
+// next returns the next token. After kindEnd, err tells whether the text ended
+// or can't be lexed.
+func (l *lexer) next() token {
+	l.gap()
+	if l.err != nil || l.pos >= len(l.text) {
+		return token{kindEnd, l.pos, l.pos}
+	}
+	start := l.pos
+	k := l.start()
+	if l.err != nil {
+		k = kindEnd
+	}
+	return token{k, start, l.pos}
+}
+
+// start looks at the first byte of a token and enters the state for it.
+func (l *lexer) start() kind {
+	c := l.text[l.pos]
+	switch {
+	case isIdentStart(c):
+		return l.word(c)
+	case isDigit(c):
+		return l.number()
+	case isOperator(c):
+		return l.operator()
+	}
+	switch c {
+	case '\'':
+		return l.quoted(kindString, 0)
+	case '"':
+		return l.delimited(kindQuoted, 0)
+	case '$':
+		return l.dollar()
+	case '.':
+		if isDigit(l.at(1)) {
+			return l.number()
+		}
+		return l.single(kindDot)
+	case ':':
+		if l.at(1) == ':' {
+			l.pos++
+			return l.single(kindCast)
+		}
+		return l.single(kindOther)
+	case '(':
+		return l.single(kindOpen)
+	case ')':
+		return l.single(kindClose)
+	case ';':
+		return l.single(kindSemicolon)
+	case ',':
+		return l.single(kindComma)
+	}
+	return l.single(kindOther)
+}
+
+// at returns the byte n places on, or 0 behind the end.
+func (l *lexer) at(n int) byte {
+	if l.pos+n < len(l.text) {
+		return l.text[l.pos+n]
+	}
+	return 0
+}
+
+func (l *lexer) single(k kind) kind {
+	l.pos++
+	return k
+}
+
+// gap skips white space and comments.
+func (l *lexer) gap() {
+	for l.pos < len(l.text) {
+		switch c := l.text[l.pos]; {
+		case isSpace(c):
+			l.pos++
+		case c == '-' && l.at(1) == '-':
+			l.pos = lineEnd(l.text, l.pos)
+		case c == '/' && l.at(1) == '*':
+			l.comment()
+			if l.err != nil {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// comment skips a block comment; they nest.
+func (l *lexer) comment() {
+	start, depth := l.pos, 1
+	for i := l.pos + 2; i < len(l.text); i++ {
+		rest := bytes.IndexAny(l.text[i:], "*/")
+		if rest < 0 {
+			break
+		}
+		i += rest
+		if i+1 >= len(l.text) {
+			break
+		}
+		switch {
+		case l.text[i] == '/' && l.text[i+1] == '*':
+			depth++
+			i++
+		case l.text[i] == '*' && l.text[i+1] == '/':
+			depth--
+			i++
+		}
+		if depth == 0 {
+			l.pos = i + 1
+			return
+		}
+	}
+	l.unterminated("comment", start)
+}
+
+// word reads an identifier or keyword; a letter that touches a quote makes it
+// a string of another kind instead.
+func (l *lexer) word(c byte) kind {
+	switch next := l.at(1); {
+	case next == '\'' && (c == 'e' || c == 'E'):
+		return l.quoted(kindEscapeString, 1)
+	case next == '\'' && (c == 'b' || c == 'B' || c == 'x' || c == 'X'):
+		return l.quoted(kindBitString, 1)
+	case next == '&' && (c == 'u' || c == 'U'):
+		switch l.at(2) {
+		case '\'':
+			return l.quoted(kindUnicodeString, 2)
+		case '"':
+			return l.delimited(kindUnicodeQuoted, 2)
+		}
+	}
+	l.identRest()
+	return kindWord
+}
+
+func (l *lexer) identRest() {
+	for l.pos < len(l.text) && isIdent(l.text[l.pos]) {
+		l.pos++
+	}
+}
+
+// number reads a number and the letters that cling to it. PostgreSQL 15 and
+// later refuse such junk, 14 reads a number and a word; either way it holds no
+// boundary.
+func (l *lexer) number() kind {
+	l.digits()
+	if l.at(0) == '.' && l.at(1) != '.' {
+		l.pos++
+		l.digits()
+	}
+	if c := l.at(0); c == 'e' || c == 'E' {
+		sign := 1
+		if s := l.at(1); s == '+' || s == '-' {
+			sign = 2
+		}
+		if isDigit(l.at(sign)) {
+			l.pos += sign
+			l.digits()
+		}
+	}
+	if isIdentStart(l.at(0)) {
+		l.identRest()
+	}
+	return kindNumber
+}
+
+// digits reads digits with single underscores between them.
+func (l *lexer) digits() {
+	for isDigit(l.at(0)) || l.at(0) == '_' && isDigit(l.at(1)) {
+		l.pos++
+	}
+}
+
+// dollar reads a parameter, a dollar-quoted string or a lone dollar sign.
+func (l *lexer) dollar() kind {
+	start := l.pos
+	if isDigit(l.at(1)) {
+		l.pos++
+		for isDigit(l.at(0)) {
+			l.pos++
+		}
+		if isIdentStart(l.at(0)) {
+			l.identRest()
+		}
+		return kindParam
+	}
+	tag := dollarTag(l.text[start:])
+	if tag == 0 {
+		return l.single(kindOther)
+	}
+	body := start + tag
+	end := bytes.Index(l.text[body:], l.text[start:body])
+	if end < 0 {
+		return l.unterminated("dollar-quoted string", start)
+	}
+	l.pos = body + end + tag
+	return kindDollarString
+}
+
+// dollarTag returns the length of the opening $tag$ that text begins with, or
+// 0. A tag begins like an identifier and holds no dollar sign.
+func dollarTag(text []byte) int {
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '$':
+			return i + 1
+		case isIdentStart(c) || i > 1 && isDigit(c):
+		default:
+			return 0
+		}
+	}
+	return 0
+}
+
+// operator reads the longest run of operator characters, cut where a comment
+// begins in it, and without a trailing + or - unless one of ~ ! @ # ^ & | ` ?
+// % makes the run an operator of a user's making (scan.l, rule {operator}).
+func (l *lexer) operator() kind {
+	start := l.pos
+	n := 0
+	for isOperator(l.at(n)) {
+		c, d := l.at(n), l.at(n+1)
+		if n > 0 && (c == '-' && d == '-' || c == '/' && d == '*') {
+			break
+		}
+		n++
+	}
+	run := l.text[start : start+n]
+	if n > 1 && !bytes.ContainsAny(run, "~!@#^&|`?%") {
+		for n > 1 && (run[n-1] == '+' || run[n-1] == '-') {
+			n--
+		}
+	}
+	l.pos = start + n
+	return kindOperator
+}
+
+func isSpace(c byte) bool {
+	return c == ' ' || c >= '\t' && c <= '\r'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// isIdentStart: letters, underscore and every byte of a multi-byte character.
+func isIdentStart(c byte) bool {
+	lower := c | 0x20
+	return lower >= 'a' && lower <= 'z' || c == '_' || c >= 0x80
+}
+
+func isIdent(c byte) bool { return isIdentStart(c) || isDigit(c) || c == '$' }
+
+func isOperator(c byte) bool {
+	switch c {
+	case '~', '!', '@', '#', '^', '&', '|', '`', '?', '+', '-', '*', '/', '%', '<', '>', '=':
+		return true
+	}
+	return false
+}

@@ -1,0 +1,368 @@
+package sqlrewrite
+
+// A keyword is a word that splitting or classifying looks at. All others are
+// kwNone, PostgreSQL's own keywords too.
+type keyword uint8
+
+const (
+	kwNone keyword = iota
+	kwAbort
+	kwAll
+	kwAlter
+	kwAnalyze // ANALYSE too
+	kwAnd
+	kwAs
+	kwAtomic
+	kwBegin
+	kwBinary
+	kwBy
+	kwCall
+	kwChain
+	kwClose
+	kwCluster
+	kwCommit
+	kwConcurrently
+	kwConstraints
+	kwCopy
+	kwCreate
+	kwCursor
+	kwDatabase
+	kwDeallocate
+	kwDeclare
+	kwDelete
+	kwDiscard
+	kwDistinct
+	kwDo
+	kwDrop
+	kwEnd
+	kwExecute
+	kwExplain
+	kwFor
+	kwFrom
+	kwFunction // PROCEDURE too
+	kwGroup
+	kwGrouping
+	kwHold
+	kwInsert
+	kwInto
+	kwJoin
+	kwJoinKind // INNER, LEFT, RIGHT, FULL, OUTER, CROSS, NATURAL
+	kwKey
+	kwLike // ILIKE too
+	kwLock
+	kwMaterialized
+	kwMerge
+	kwNo
+	kwNot
+	kwOn
+	kwOperator
+	kwOr
+	kwOrder
+	kwOrdinality
+	kwPartition
+	kwPrepare
+	kwPrepared
+	kwPublication
+	kwRecursive
+	kwRefresh
+	kwReindex
+	kwRelease
+	kwReplace
+	kwReset
+	kwRollback
+	kwRollup // CUBE too
+	kwSavepoint
+	kwSchema
+	kwSelect
+	kwSet
+	kwSets
+	kwShare
+	kwShow
+	kwStart
+	kwStdio // STDIN, STDOUT: PostgreSQL takes one for the other
+	kwSubscription
+	kwSystem
+	kwTable
+	kwTablesample
+	kwTablespace
+	kwTo
+	kwTransaction
+	kwUpdate
+	kwVacuum
+	kwValues
+	kwVerbose
+	kwWith
+)
+
+// longestWord is the length of the longest word that a list here holds.
+const longestWord = 40
+
+// fold writes word in lower case to buf, as PostgreSQL folds keywords: ASCII
+// letters only. A word that fits no list comes back empty.
+func fold(buf *[longestWord]byte, word []byte) []byte {
+	if len(word) > len(buf) {
+		return nil
+	}
+	for i, c := range word {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		buf[i] = c
+	}
+	return buf[:len(word)]
+}
+
+// keywordOf looks an unquoted word up.
+func keywordOf(word []byte) keyword {
+	var buf [longestWord]byte
+	w := fold(&buf, word)
+	switch {
+	case len(w) < 2:
+		return kwNone
+	case len(w) <= 5:
+		return shortKeyword(w)
+	case len(w) == 6:
+		return sixKeyword(w)
+	}
+	return longKeyword(w)
+}
+
+func shortKeyword(w []byte) keyword {
+	switch string(w) {
+	case "abort":
+		return kwAbort
+	case "all":
+		return kwAll
+	case "alter":
+		return kwAlter
+	case "and":
+		return kwAnd
+	case "as":
+		return kwAs
+	case "begin":
+		return kwBegin
+	case "by":
+		return kwBy
+	case "call":
+		return kwCall
+	case "chain":
+		return kwChain
+	case "close":
+		return kwClose
+	case "copy":
+		return kwCopy
+	case "cross", "full", "inner", "left", "outer", "right":
+		return kwJoinKind
+	case "cube":
+		return kwRollup
+	case "do":
+		return kwDo
+	case "drop":
+		return kwDrop
+	case "end":
+		return kwEnd
+	case "for":
+		return kwFor
+	case "from":
+		return kwFrom
+	case "group":
+		return kwGroup
+	case "hold":
+		return kwHold
+	case "ilike", "like":
+		return kwLike
+	case "into":
+		return kwInto
+	case "join":
+		return kwJoin
+	case "key":
+		return kwKey
+	case "lock":
+		return kwLock
+	case "merge":
+		return kwMerge
+	case "no":
+		return kwNo
+	case "not":
+		return kwNot
+	case "on":
+		return kwOn
+	case "or":
+		return kwOr
+	case "order":
+		return kwOrder
+	case "reset":
+		return kwReset
+	case "set":
+		return kwSet
+	case "sets":
+		return kwSets
+	case "share":
+		return kwShare
+	case "show":
+		return kwShow
+	case "start":
+		return kwStart
+	case "stdin":
+		return kwStdio
+	case "table":
+		return kwTable
+	case "to":
+		return kwTo
+	case "with":
+		return kwWith
+	}
+	return kwNone
+}
+
+func sixKeyword(w []byte) keyword {
+	switch string(w) {
+	case "atomic":
+		return kwAtomic
+	case "binary":
+		return kwBinary
+	case "commit":
+		return kwCommit
+	case "create":
+		return kwCreate
+	case "cursor":
+		return kwCursor
+	case "delete":
+		return kwDelete
+	case "insert":
+		return kwInsert
+	case "rollup":
+		return kwRollup
+	case "schema":
+		return kwSchema
+	case "select":
+		return kwSelect
+	case "stdout":
+		return kwStdio
+	case "system":
+		return kwSystem
+	case "update":
+		return kwUpdate
+	case "vacuum":
+		return kwVacuum
+	case "values":
+		return kwValues
+	}
+	return kwNone
+}
+
+func longKeyword(w []byte) keyword {
+	switch string(w) {
+	case "analyze", "analyse":
+		return kwAnalyze
+	case "cluster":
+		return kwCluster
+	case "concurrently":
+		return kwConcurrently
+	case "constraints":
+		return kwConstraints
+	case "database":
+		return kwDatabase
+	case "deallocate":
+		return kwDeallocate
+	case "declare":
+		return kwDeclare
+	case "discard":
+		return kwDiscard
+	case "distinct":
+		return kwDistinct
+	case "execute":
+		return kwExecute
+	case "explain":
+		return kwExplain
+	case "function", "procedure":
+		return kwFunction
+	case "grouping":
+		return kwGrouping
+	case "materialized":
+		return kwMaterialized
+	case "natural":
+		return kwJoinKind
+	case "operator":
+		return kwOperator
+	case "ordinality":
+		return kwOrdinality
+	case "partition":
+		return kwPartition
+	case "prepare":
+		return kwPrepare
+	case "prepared":
+		return kwPrepared
+	case "publication":
+		return kwPublication
+	case "recursive":
+		return kwRecursive
+	case "refresh":
+		return kwRefresh
+	case "reindex":
+		return kwReindex
+	case "release":
+		return kwRelease
+	case "replace":
+		return kwReplace
+	case "rollback":
+		return kwRollback
+	case "savepoint":
+		return kwSavepoint
+	case "subscription":
+		return kwSubscription
+	case "tablesample":
+		return kwTablesample
+	case "tablespace":
+		return kwTablespace
+	case "transaction":
+		return kwTransaction
+	case "verbose":
+		return kwVerbose
+	}
+	return kwNone
+}
+
+// construct tells the words that stand before a parenthesis without being the
+// name of a function: PostgreSQL's reserved words, and those that src/include/
+// parser/kwlist.h calls COL_NAME_KEYWORD in every version since 12.
+func construct(w []byte) bool {
+	switch string(w) {
+	case "all", "and", "any", "array", "as", "asymmetric", "between", "case", "cast",
+		"check", "collate", "constraint", "default", "desc", "distinct", "do", "else",
+		"end", "except", "fetch", "for", "foreign", "from", "group", "having", "in",
+		"intersect", "lateral", "limit", "not", "offset", "on", "only", "or", "order",
+		"placing", "primary", "references", "returning", "select", "some", "symmetric",
+		"table", "then", "to", "trailing", "leading", "both", "union", "unique", "using",
+		"variadic", "when", "where", "window", "with":
+		return true
+	case "bigint", "bit", "boolean", "char", "character", "coalesce", "dec", "decimal",
+		"exists", "extract", "float", "greatest", "grouping", "int", "integer", "interval",
+		"least", "national", "nchar", "none", "nullif", "numeric", "overlay", "position",
+		"precision", "real", "row", "setof", "smallint", "substring", "time", "timestamp",
+		"treat", "trim", "values", "varchar", "xmlattributes", "xmlconcat", "xmlelement",
+		"xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot",
+		"xmlserialize", "xmltable":
+		return true
+	}
+	return false
+}
+
+// precedesExpression tells the words that an expression, and so the name of a
+// function, can follow. A word that isn't one of them ends an operand.
+func precedesExpression(w []byte) bool {
+	switch string(w) {
+	case "all", "and", "any", "array", "as", "asymmetric", "between", "both", "by", "case",
+		"columns", "content", "cross", "default", "distinct", "document", "else", "escape",
+		"except", "exists", "fetch", "filter", "first", "following", "for", "from", "full",
+		"group", "groups", "having", "ilike", "in", "inner", "intersect", "into", "is", "join",
+		"key", "lateral", "leading", "left", "like", "limit", "natural", "next", "not", "of",
+		"offset", "on", "only", "operator", "or", "order", "outer", "over", "overlaps",
+		"partition", "passing", "path", "placing", "range", "recursive", "ref", "returning",
+		"right", "row", "rows", "select", "set", "sets", "similar", "some", "standalone",
+		"symmetric", "tablesample", "then", "to", "trailing", "union", "using", "value",
+		"values", "variadic", "version", "when", "where", "window", "with", "zone":
+		return true
+	}
+	return false
+}
