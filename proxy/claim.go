@@ -1,0 +1,234 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+var allSettings = []string{fencing.SettingKey, fencing.SettingToken, fencing.SettingTokens}
+
+// maxClaimed bounds how many pairs a session remembers to have claimed.
+const maxClaimed = 256
+
+// A refusal stays with a session whose tag was refused, until a claim
+// succeeds or the tag is reset: it never falls back to untagged.
+type refusal struct {
+	err *fencing.Error
+	// retry: the backend has the tag already, so each statement tries the
+	// claim again. A SET that was refused never reached the backend, and the
+	// client must send it again.
+	retry bool
+	// names are the settings that the refused statement would have set;
+	// resetting one of them takes the refused tag back.
+	names []string
+}
+
+// takenBack reports whether the settings reset what was refused.
+func (r *refusal) takenBack(settings []sqlrewrite.Setting) bool {
+	for _, s := range settings {
+		if s.Kind == sqlrewrite.ResetAll || s.Kind == sqlrewrite.Reset && slices.Contains(r.names, s.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// becomeTagged turns the session into one that is looked at, for good.
+func (s *session) becomeTagged() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return errLost
+	}
+	s.tagged, s.guarded = true, true
+	s.srv.Metrics.Tagged.Inc()
+	return nil
+}
+
+// options returns how texts are to be read at this point.
+func (s *session) options() sqlrewrite.Options {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.params
+}
+
+// claimMirror claims the tag that the backend has, as far as this session
+// hasn't yet, and remembers the refusal if that fails.
+func (s *session) claimMirror() *fencing.Error {
+	s.mu.Lock()
+	m := s.mirror
+	s.mu.Unlock()
+	tag, incomplete, err := m.tag()
+	if incomplete {
+		tag = nil
+	}
+	if refused := s.claimAs(tag, err); refused != nil {
+		if s.refused == nil || s.refused.retry {
+			s.refused = &refusal{err: refused, retry: true, names: allSettings}
+		}
+		return refused
+	}
+	if s.refused != nil && s.refused.retry {
+		s.refused = nil
+	}
+	return nil
+}
+
+// claimAs claims the pairs of a tag in order. The session is listed under the
+// new tag first, so that a claim doesn't evict its own session.
+func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
+	if malformed != nil {
+		return asRefusal(malformed)
+	}
+	s.srv.retag(s, tag)
+	for _, p := range tag {
+		if _, ok := s.claimed[p]; ok {
+			continue
+		}
+		if err := s.srv.Claims.Claim(s.srv.ctx, s.database, p); err != nil {
+			return asRefusal(err)
+		}
+		if len(s.claimed) >= maxClaimed {
+			clear(s.claimed)
+		}
+		s.claimed[p] = struct{}{}
+	}
+	return nil
+}
+
+// asRefusal makes a refusal of any error.
+func asRefusal(err error) *fencing.Error {
+	var refused *fencing.Error
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return fencing.Refuse(fencing.CodeUnverified, "the claim could not be carried out").
+		With(err.Error(), "Retry; if it persists, look at the log of fenceproxy.").Because(err)
+}
+
+// retag takes the settings that are about to be sent: it claims what they
+// make of the tag, and only then lets the mirror follow.
+func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
+	s.mu.Lock()
+	m := s.mirror
+	s.mu.Unlock()
+	before, _, _ := m.tag()
+	m.apply(settings)
+	tag, incomplete, err := m.tag()
+	if incomplete {
+		tag = nil
+	}
+	refused := raisesOwn(&s.txn, before, tag)
+	if refused == nil {
+		if ferr := s.flush(); ferr != nil {
+			return nil // the push that follows says so
+		}
+		refused = s.claimAs(tag, err)
+	}
+	if refused != nil {
+		s.srv.retag(s, before)
+		s.refused = &refusal{err: refused}
+		for _, set := range settings {
+			s.refused.names = append(s.refused.names, set.Name)
+		}
+		return refused
+	}
+	if s.refused != nil && (len(tag) > 0 || s.refused.takenBack(settings)) {
+		s.refused = nil
+	}
+	s.mu.Lock()
+	s.mirror = m
+	s.mu.Unlock()
+	return nil
+}
+
+// raisesOwn refuses a higher token for a key whose mark this very transaction
+// may have locked: the claim would wait for its own session.
+func raisesOwn(t *txn, before, after fencing.Tag) *fencing.Error {
+	if !t.held || t.block == blockNone {
+		return nil
+	}
+	for _, p := range after {
+		if had := before.Token(p.Key); had != 0 && had < p.Token {
+			return fencing.Refuse(fencing.CodeMalformedTag, "token %d for %s inside a transaction that runs under token %d", p.Token, p.Key, had).
+				With("The open transaction was checked under the lower token.",
+					"Finish the transaction first, then set the new token.")
+		}
+	}
+	return nil
+}
+
+// settle brings what the request side knows up to date before the first
+// message of a segment. It returns a refusal only of the session's state, not
+// of a message.
+func (s *session) settle() error {
+	s.mu.Lock()
+	if s.queue.Len() == 0 {
+		held := s.txn.held && s.status != 'I'
+		s.txn = txn{block: blockOf(s.status), checked: s.checked, uncovered: !s.checked && s.status == 'T', held: held}
+		s.statements.carriedOut(s.failed)
+		s.failed = false
+		if s.txn.block == blockNone {
+			s.statements.endTransaction()
+		}
+	} else {
+		s.txn = txn{block: blockUnknown, uncovered: true, held: s.txn.held}
+	}
+	s.own.confirmed = max(s.own.confirmed, s.confirm)
+	if s.forgotten {
+		s.own.generation++
+		s.forgotten = false
+	}
+	unsure := s.mirror.unsure && s.txn.block != blockFailed && s.queue.Len() == 0
+	s.mu.Unlock()
+	if unsure {
+		return s.readback()
+	}
+	return nil
+}
+
+// admit decides whether statements may go to the backend, and claims what
+// they make of the tag.
+func (s *session) admit(what meaning) *fencing.Error {
+	if len(what.settings) > 0 {
+		if refused := s.retag(what.settings); refused != nil {
+			return refused
+		}
+	}
+	if s.refused != nil && !what.harmless {
+		if !s.refused.retry || s.claimMirror() != nil {
+			return s.refused.err
+		}
+	}
+	if !what.mayWrite {
+		return nil
+	}
+	s.mu.Lock()
+	m := s.mirror
+	s.mu.Unlock()
+	if _, incomplete, _ := m.tag(); incomplete {
+		return incompleteTag(m.now)
+	}
+	return nil
+}
+
+func incompleteTag(v values) *fencing.Error {
+	have, want := fencing.SettingKey, fencing.SettingToken
+	if v.key == "" {
+		have, want = want, have
+	}
+	return fencing.Refuse(fencing.CodeMalformedTag, "%s is set but %s is not", have, want).With(
+		"An incomplete tag lets reads through and refuses writes. A token that was set for the key before does not count for the new one.",
+		fmt.Sprintf("SET %s too, or RESET %s.", want, have))
+}
+
+// evictedBy is what a session hears that a higher claim has ended.
+func evictedBy(key string, had, by fencing.Token) *fencing.Error {
+	return fencing.Refuse(fencing.CodeEvicted, "%s token %d was superseded by %d and the session was ended", key, had, by).With(
+		"The open transaction, if there was one, was rolled back by the claim of the higher token.",
+		"Stop this work: another holder has the lock. Connect again after acquiring it anew.")
+}

@@ -1,0 +1,179 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// An ending is how a session answers for a backend that a higher claim has
+// taken from it: the request in flight or the next one gets the error and a
+// ReadyForQuery, since drivers lose an error that comes with a close, and the
+// request after that finds the connection closed.
+type ending struct {
+	err      *fencing.Error
+	told     bool // the error has been sent
+	skipping bool // everything until a Sync is dropped
+}
+
+// evict ends the session because of a higher claim. What may be committing is
+// left to answer for itself, so that the client hears the truth about it; if
+// it blocks the claim, the claim ends its backend.
+func (s *session) evict(why *fencing.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.victim != nil || s.backend == nil {
+		return
+	}
+	s.victim = why
+	if s.queue.MayCommit() {
+		s.srv.Metrics.Evictions.WithLabelValues("active").Inc()
+		return
+	}
+	s.srv.Metrics.Evictions.WithLabelValues("idle").Inc()
+	s.backend.Close()
+}
+
+// fatal takes a FATAL error: the backend is gone. A tagged session that an
+// administrator's signal ended may have been evicted by a claim through
+// another proxy.
+func (s *session) fatal(r wire.Report, body []byte) error {
+	if why := s.evictedFrom(r); why != nil {
+		s.mu.Lock()
+		s.ending = &ending{err: why}
+		s.mu.Unlock()
+		return errEvicted
+	}
+	if err := s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body)); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// How long to wait for the mark of a claim that ended the backend: the claim
+// goes on as soon as the backend's locks are gone.
+const (
+	evictedWait = time.Second
+	evictedPoll = 20 * time.Millisecond
+)
+
+// evictedFrom says whether a FATAL was a claim's doing.
+func (s *session) evictedFrom(r wire.Report) *fencing.Error {
+	s.mu.Lock()
+	victim, guarded := s.victim, s.guarded
+	s.mu.Unlock()
+	if victim != nil || !guarded || r.Code != "57P01" {
+		return victim
+	}
+	tag := s.listedTag()
+	ctx, cancel := context.WithTimeout(s.srv.ctx, evictedWait)
+	defer cancel()
+	for len(tag) > 0 {
+		err := s.srv.Claims.Superseded(ctx, s.database, tag)
+		var stale *fencing.Error
+		if errors.As(err, &stale) && stale.Code == fencing.CodeStale {
+			s.srv.Metrics.Evictions.WithLabelValues("terminated").Inc()
+			return fencing.Refuse(fencing.CodeEvicted, "the session was ended by the claim of a higher token (%s)", stale.Message).
+				With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(evictedPoll):
+		}
+	}
+	return nil
+}
+
+func (s *session) listedTag() fencing.Tag {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	return s.listed
+}
+
+// answerInFlight answers the requests that were in flight when the backend
+// went. The reply pump calls it last.
+func (s *session) answerInFlight(e *ending) {
+	s.mu.Lock()
+	due, ready := s.queue.Len(), s.queue.ReadyDue()
+	s.mu.Unlock()
+	if due > 0 {
+		s.tell(e, ready > 0)
+	}
+	s.toClient.Flush()
+}
+
+// tell sends the error, with a ReadyForQuery or leaving the rest up to the
+// next Sync to be dropped.
+func (s *session) tell(e *ending, ready bool) {
+	e.told = true
+	s.srv.Metrics.Refusals.WithLabelValues(string(e.err.Code)).Inc()
+	s.toClient.Write(wire.AppendError(nil, report("ERROR", e.err)))
+	if ready {
+		s.toClient.Write(wire.AppendReady(nil, wire.StatusIdle))
+	}
+	e.skipping = !ready
+}
+
+// answerInstead takes a message for a backend that is gone; counted says that
+// it was in flight then. It returns why the session ends, or nil while the
+// client may still ask.
+func (s *session) answerInstead(t byte, counted bool) error {
+	<-s.replied
+	s.mu.Lock()
+	e := s.ending
+	s.mu.Unlock()
+	if e == nil {
+		return errBackend
+	}
+	if s.fromClient.Announced() {
+		if err := s.fromClient.Skip(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case t == wire.Terminate:
+		return errEvicted
+	case counted, t == wire.Flush, t == wire.CopyData, t == wire.CopyDone, t == wire.CopyFail:
+		return nil
+	case e.skipping:
+		if t != wire.Sync {
+			return nil
+		}
+		e.skipping = false
+		s.toClient.Write(wire.AppendReady(nil, wire.StatusIdle))
+	case e.told:
+		s.farewell(report("FATAL", e.err))
+		return errEvicted
+	default:
+		s.tell(e, t == wire.Query || t == wire.FunctionCall || t == wire.Sync)
+	}
+	return s.toClient.Flush()
+}
+
+// report makes a refusal a message.
+func report(severity string, e *fencing.Error) wire.Report {
+	return wire.Report{Severity: severity, Code: string(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint}
+}
+
+// explainMissing turns the error of a hidden check that isn't there into one
+// that says what to do.
+func (s *session) explainMissing(purpose queue.Purpose, r wire.Report, body []byte) []byte {
+	if purpose == queue.Raise || r.Code != "3F000" && r.Code != "42883" {
+		return body
+	}
+	e := notInstalled(s.database)
+	return wire.AppendError(nil, report("ERROR", e))[wire.HeaderLen:]
+}
+
+func notInstalled(database string) *fencing.Error {
+	return fencing.Refuse(fencing.CodeNotInstalled, `schema "fence" is not installed in database %q`, database).With(
+		"A tagged session can only write where the check is installed.",
+		fmt.Sprintf("Run: fenceproxy init --upstream 'postgres://…/%s'", database))
+}

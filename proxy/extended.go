@@ -1,0 +1,213 @@
+package proxy
+
+import (
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// guardBind remembers which statement a portal runs.
+func (s *session) guardBind() error {
+	body, err := s.fromClient.Prefix()
+	if err != nil {
+		return err
+	}
+	if portal, rest, ok := wire.CString(body); ok {
+		name, _, _ := wire.CString(rest)
+		s.statements.bind(portal, name)
+	}
+	return s.relay(queue.Bind)
+}
+
+// guardExecute puts the check that a statement needs before its Execute, or a
+// refusal in its place.
+func (s *session) guardExecute() error {
+	body, err := s.fromClient.Prefix()
+	if err != nil {
+		return err
+	}
+	var st statement
+	if name, _, ok := wire.CString(body); ok {
+		st = s.statements.portal(name)
+	}
+	if st.empty {
+		return s.relay(queue.Execute)
+	}
+	if err := s.learnBlock(st); err != nil {
+		return err
+	}
+	refused := s.unfenceableExecute(st)
+	if refused == nil {
+		refused = s.admit(meaning{
+			settings: st.settings,
+			mayWrite: !st.known || st.class == sqlrewrite.MayWrite && len(st.settings) == 0,
+			harmless: st.known && harmless(st.class),
+		})
+	}
+	s.segment.executed = true
+	if refused != nil {
+		if err := s.fromClient.Skip(); err != nil {
+			return err
+		}
+		var b batch
+		b.raise(refused)
+		return s.send(&b)
+	}
+	s.segment.tagged = s.segment.tagged || len(st.settings) > 0
+	return s.execute(st)
+}
+
+// learnBlock makes sure that the block is known where the statement makes it
+// matter: nothing hidden may go into a failed transaction before its COMMIT.
+// Replies to segments that had their Sync come without further ado.
+func (s *session) learnBlock(st statement) error {
+	if s.txn.block != blockUnknown || s.segment.unknown || !st.known {
+		return nil
+	}
+	const decides = sqlrewrite.NeedsBlock | sqlrewrite.NotInBlock | sqlrewrite.MayCommit
+	if st.class != sqlrewrite.Commit && st.flags&decides == 0 {
+		return nil
+	}
+	if err := s.awaitReady(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.txn.block = blockOf(s.status)
+	return nil
+}
+
+// unfenceableExecute refuses what can't be made atomic with the check in the
+// extended protocol.
+func (s *session) unfenceableExecute(st statement) *fencing.Error {
+	if st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen && s.txn.block != blockFailed && s.hasTag() {
+		return fencing.Refuse(fencing.CodeNotFenceable, "CALL and DO may commit in the middle, so no check can be made atomic with them").With(
+			"", "Run it between BEGIN and COMMIT.")
+	}
+	return s.unfenceableOne(st.class, st.flags)
+}
+
+// execute forwards an Execute that was admitted, with its check before it.
+func (s *session) execute(st statement) error {
+	what := s.txn.unknown
+	if st.known {
+		what = func() check { return s.txn.step(st.class, st.flags) }
+	}
+	ended := s.txn.ends
+	alone := st.known && st.flags&(sqlrewrite.NotInBlock|sqlrewrite.MayCommit) != 0 && s.txn.block != blockOpen
+	c := checkNone
+	if !alone {
+		c = what()
+	}
+	if c != checkNone {
+		purpose := queue.Early
+		if c == checkLate {
+			purpose = queue.LateCommit
+			s.awaitCommit = true
+		}
+		if err := s.inject(purpose); err != nil {
+			return err
+		}
+	}
+	s.segment.unknown = s.segment.unknown || !st.known
+	e := queue.Entry{Kind: queue.Execute}
+	if s.txn.ends != ended || alone {
+		e.Ends = uint8(s.txn.ends | endCommit)
+	}
+	if err := s.relayAs(e); err != nil {
+		return err
+	}
+	if st.flags&sqlrewrite.DropsPrepared != 0 {
+		s.own.generation++
+		s.statements.dropAll()
+	}
+	return nil
+}
+
+// inject sends a check, after making the proxy's statements if they aren't
+// known to be there.
+func (s *session) inject(p queue.Purpose) error {
+	var b batch
+	if !s.own.ready() {
+		b.prepare(s.own.generation)
+	}
+	b.check(p)
+	s.count([]queue.Purpose{p})
+	return s.send(&b)
+}
+
+// guardSync puts the late check at the end of an implicit transaction that
+// isn't certain to have been checked.
+func (s *session) guardSync() error {
+	if s.segment.executed && s.txn.needsLate() {
+		if err := s.inject(queue.Late); err != nil {
+			return err
+		}
+	}
+	e := queue.Entry{Kind: queue.Sync, Tagged: s.segment.tagged}
+	e.Ends = uint8(s.txn.sync())
+	e.Checked = s.txn.checked && s.txn.block == blockOpen
+	s.segment = segment{}
+	if err := s.relayAs(e); err != nil {
+		return err
+	}
+	if s.awaitCommit {
+		return s.finishCommit()
+	}
+	return nil
+}
+
+// guardFunction takes a call by the function-call message, which counts as a
+// write. It can't share a segment with a hidden check, so it needs a block
+// that a check has run in.
+func (s *session) guardFunction() error {
+	if !s.segment.open {
+		if err := s.awaitAll(); err != nil {
+			return err
+		}
+		if err := s.settle(); err != nil {
+			return err
+		}
+	}
+	refused := s.admit(meaning{mayWrite: true})
+	if refused == nil && s.txn.block != blockOpen && s.txn.block != blockFailed && s.hasTag() {
+		refused = fencing.Refuse(fencing.CodeNotFenceable, "a function call outside a transaction block in a tagged session").With(
+			"", "Run it between BEGIN and COMMIT.")
+	}
+	if refused != nil {
+		if err := s.fromClient.Skip(); err != nil {
+			return err
+		}
+		return s.refuseQuery(refused)
+	}
+	if s.txn.block == blockOpen && !s.txn.checked {
+		if ok, err := s.probe(); !ok {
+			return err
+		}
+	}
+	s.segment = segment{}
+	return s.relayAs(queue.Entry{Kind: queue.Function, Checked: s.txn.checked})
+}
+
+// probe runs a check as a Query of its own inside an open block. Where it
+// fails the client has its answer, and the announced message is dropped.
+func (s *session) probe() (ok bool, err error) {
+	s.count([]queue.Purpose{queue.Probe})
+	if err := s.sendQuery([]byte(earlySQL+"\x00"), queue.Entry{
+		Kind: queue.Query, Purpose: queue.Probe, Checked: true,
+	}); err != nil {
+		return false, err
+	}
+	if err := s.awaitReady(); err != nil {
+		return false, counted(err)
+	}
+	s.mu.Lock()
+	failed := s.status != wire.StatusBlock
+	s.mu.Unlock()
+	if failed {
+		return false, s.fromClient.Skip()
+	}
+	s.txn.checked, s.txn.held = true, true
+	return true, nil
+}

@@ -1,0 +1,287 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// guard takes one message of a tagged session.
+func (s *session) guard(t byte, n int) error {
+	switch t {
+	case wire.Query:
+		if n > maxText {
+			if err := s.fromClient.Skip(); err != nil {
+				return err
+			}
+			return s.refuseQuery(tooLong(n))
+		}
+		body, err := s.fromClient.Read(n)
+		if err != nil {
+			return err
+		}
+		return s.guardQuery(body)
+	case wire.FunctionCall:
+		return s.guardFunction()
+	case wire.Sync:
+		return s.guardSync()
+	case wire.Flush, wire.Terminate, wire.CopyData, wire.CopyDone, wire.CopyFail:
+		return s.other(t)
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	switch t {
+	case wire.Parse:
+		return s.parse(n)
+	case wire.Bind:
+		return s.guardBind()
+	case wire.Execute:
+		return s.guardExecute()
+	}
+	return s.other(t)
+}
+
+// begin opens a segment of the extended protocol with its first message.
+func (s *session) begin() error {
+	if s.segment.open {
+		return nil
+	}
+	if err := s.settle(); err != nil {
+		return err
+	}
+	s.segment.open = true
+	return nil
+}
+
+// guardQuery takes a Query: it splits the text, claims what it says of the
+// tag, and puts checks into it.
+func (s *session) guardQuery(body []byte) error {
+	text, rest, ok := wire.CString(body)
+	if !ok || len(rest) > 0 {
+		return s.sendQuery(body, queue.Entry{Kind: queue.Query}) // PostgreSQL refuses it: 08P01
+	}
+	if !s.segment.open {
+		if err := s.awaitAll(); err != nil {
+			return err
+		}
+		if err := s.settle(); err != nil {
+			return err
+		}
+	}
+	options := s.options()
+	stmts, err := sqlrewrite.Split(s.stmts[:0], text, options)
+	s.stmts = stmts[:0]
+	if err != nil {
+		return s.refuseText(text, err)
+	}
+	m := meaningOf(text, stmts, options)
+	refused := s.unfenceable(stmts)
+	if refused == nil {
+		refused = s.admit(m)
+	}
+	if refused != nil {
+		return s.refuseQuery(refused)
+	}
+	return s.sendGuarded(text, stmts, len(m.settings) > 0)
+}
+
+// sendGuarded sends a text that was admitted, with its checks.
+func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged bool) error {
+	var p plan
+	if len(stmts) == 1 && stmts[0].Flags&sqlrewrite.NotInBlock != 0 {
+		s.txn.uncovered = true // runs alone or not at all
+	} else {
+		p = planQuery(&s.txn, stmts, len(text))
+	}
+	s.count(p.purposes)
+	e := queue.Entry{Kind: queue.Query, Plan: p.purposes, Tagged: tagged}
+	e.Ends = uint8(s.txn.sync())
+	e.Checked = s.txn.checked && s.txn.block == blockOpen
+	if p.insertions != nil {
+		original := append([]byte(nil), text...)
+		e.Shift = func(pos int) int { return sqlrewrite.OriginalPosition(p.insertions, original, pos) }
+		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
+	}
+	s.segment = segment{}
+	if err := s.sendQuery(append(text[:len(text):len(text)], 0), e); err != nil {
+		return err
+	}
+	s.dropped(stmts)
+	if p.lateCommit {
+		return s.finishCommit()
+	}
+	return nil
+}
+
+// dropped notes that the proxy's own prepared statements may be gone.
+func (s *session) dropped(stmts []sqlrewrite.Statement) {
+	for _, st := range stmts {
+		if st.Flags&sqlrewrite.DropsPrepared != 0 {
+			s.own.generation++
+			s.statements.dropAll()
+			return
+		}
+	}
+}
+
+// finishCommit waits for a COMMIT that a late check stands before. Where the
+// check failed the client, as after any failed COMMIT, is to find its
+// transaction ended.
+func (s *session) finishCommit() error {
+	s.awaitCommit = false
+	if err := s.awaitReady(); err != nil {
+		return counted(err)
+	}
+	s.mu.Lock()
+	withheld := s.withheld
+	s.withheld = false
+	s.mu.Unlock()
+	if !withheld {
+		return nil
+	}
+	if err := s.sendQuery([]byte("ROLLBACK\x00"), queue.Entry{
+		Kind: queue.Query, Purpose: queue.Rollback, Ends: uint8(endRollback),
+	}); err != nil {
+		return counted(err)
+	}
+	return counted(s.awaitReady())
+}
+
+// counted says of an error that the message at hand was announced before.
+func counted(err error) error {
+	if errors.Is(err, errOver) {
+		return errGone
+	}
+	return err
+}
+
+// A meaning is what statements together mean for the session's tag.
+type meaning struct {
+	settings []sqlrewrite.Setting // what they do to it, in order
+	mayWrite bool                 // one may write something else than settings
+	harmless bool                 // all may run in a session whose tag was refused
+}
+
+func meaningOf(text []byte, stmts []sqlrewrite.Statement, o sqlrewrite.Options) meaning {
+	m := meaning{harmless: true}
+	for _, st := range stmts {
+		settings := sqlrewrite.Settings(text, st, o)
+		m.settings = append(m.settings, settings...)
+		m.mayWrite = m.mayWrite || st.Class == sqlrewrite.MayWrite && len(settings) == 0
+		m.harmless = m.harmless && harmless(st.Class)
+	}
+	return m
+}
+
+// harmless reports whether a session whose tag was refused may run a
+// statement of the class: settings, and what ends a transaction.
+func harmless(c sqlrewrite.Class) bool {
+	switch c {
+	case sqlrewrite.SetOrShow, sqlrewrite.Discard, sqlrewrite.Commit, sqlrewrite.Rollback,
+		sqlrewrite.RollbackTo, sqlrewrite.Release:
+		return true
+	}
+	return false
+}
+
+// hasTag reports whether the session may have a tag at this point.
+func (s *session) hasTag() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused != nil || s.mirror.unsure || s.mirror.now != values{}
+}
+
+// unfenceable refuses statements that can't be made atomic with the check.
+func (s *session) unfenceable(stmts []sqlrewrite.Statement) *fencing.Error {
+	for _, st := range stmts {
+		if e := s.unfenceableOne(st.Class, st.Flags); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func (s *session) unfenceableOne(class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
+	switch {
+	case s.txn.block == blockFailed || !s.hasTag():
+		return nil
+	case class == sqlrewrite.Prepare2PC:
+		return fencing.Refuse(fencing.CodeNotFenceable, "PREPARE TRANSACTION in a tagged session").With(
+			"A prepared transaction would hold the mark with no session that a higher claim could end.",
+			"Use COMMIT, or RESET fence.key and fence.token first.")
+	case flags&sqlrewrite.NotInBlock != 0 && class != sqlrewrite.Discard && s.txn.block != blockOpen:
+		return fencing.Refuse(fencing.CodeNotFenceable, "the statement can't run in a transaction, so no check can be made atomic with it").With(
+			"", "Run it in an untagged session.")
+	}
+	return nil
+}
+
+func tooLong(n int) *fencing.Error {
+	return fencing.Refuse(fencing.CodeNotFenceable, "a statement text of %d bytes in a tagged session is over the limit of %d", n, maxText).With(
+		"", "Send large values as bound parameters or with COPY.")
+}
+
+// refuseQuery answers a Query with a refusal that PostgreSQL raises.
+func (s *session) refuseQuery(e *fencing.Error) error {
+	s.segment = segment{}
+	return s.sendQuery(append([]byte(raiseSQL(e)), 0), queue.Entry{
+		Kind: queue.Query, Plan: []queue.Purpose{queue.Raise},
+	})
+}
+
+// refuseText answers a Query that can't be split. An unterminated text gets
+// PostgreSQL's own syntax error: it is parsed there and run nowhere.
+func (s *session) refuseText(text []byte, why error) error {
+	e := fencing.Refuse(fencing.CodeNotFenceable, "the text can't be split into statements with certainty: %v", why).With(
+		"", "Send one statement at a time with bound parameters, or set standard_conforming_strings on and client_encoding to UTF8.")
+	if s.segment.open || !errors.Is(why, sqlrewrite.ErrUnterminated) {
+		return s.refuseQuery(e)
+	}
+	var b batch
+	b.add(queue.Close, queue.Raise, wire.AppendClose(b.bytes, 'S', raiseName))
+	b.add(queue.Parse, queue.Examine, wire.AppendParse(b.bytes, raiseName, string(text)))
+	b.raise(e)
+	b.add(queue.Sync, queue.Client, wire.AppendSync(b.bytes))
+	return s.send(&b)
+}
+
+// readback asks the backend what the settings are, between segments, and
+// claims the tag that they make.
+func (s *session) readback() error {
+	e := queue.Entry{Kind: queue.Query, Purpose: queue.Readback, Checked: s.txn.checked}
+	if err := s.sendQuery([]byte(readbackSQL+"\x00"), e); err != nil {
+		return err
+	}
+	if err := s.awaitAll(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	row := s.captured
+	s.captured = nil
+	if len(row) == 3 {
+		s.mirror.load(values{key: row[0], token: row[1], tokens: row[2]}, s.status != wire.StatusIdle)
+	}
+	s.mu.Unlock()
+	if len(row) != 3 {
+		return fmt.Errorf("read the tag back: %w", errLost)
+	}
+	s.claimMirror()
+	return nil
+}
+
+// count adds the checks of a plan to the metrics.
+func (s *session) count(purposes []queue.Purpose) {
+	for _, p := range purposes {
+		switch p {
+		case queue.Early, queue.Probe:
+			s.srv.Metrics.Checks.WithLabelValues("early").Inc()
+		case queue.Late, queue.LateCommit:
+			s.srv.Metrics.Checks.WithLabelValues("late").Inc()
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// The statements that the proxy sends for itself. Early is run before a
+// statement that may write; late only does something in a transaction that
+// has written.
+const (
+	earlySQL = "SELECT fence.check()"
+	lateSQL  = "SELECT fence.check() WHERE pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
+
+	readbackSQL = "SELECT pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
+		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
+		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)"
+)
+
+// Names reserved for the proxy's own prepared statements and portals. The
+// unnamed ones belong to the client.
+const (
+	earlyName = "fenceproxy.early"
+	lateName  = "fenceproxy.late"
+	raiseName = "fenceproxy.raise"
+)
+
+// own keeps track of whether the proxy's prepared statements exist in the
+// backend. Every statement that may drop them begins a new generation.
+type own struct {
+	generation int // of the last drop; written by the request side
+	confirmed  int // generation whose ParseComplete has arrived
+}
+
+// ready reports whether the statements are known to exist.
+func (o *own) ready() bool { return o.confirmed == o.generation && o.generation > 0 }
+
+// A batch gathers messages of the proxy's own with the replies that they
+// cause, so that both are handed over together.
+type batch struct {
+	bytes   []byte
+	entries []queue.Entry
+}
+
+func (b *batch) add(kind queue.Kind, p queue.Purpose, bytes []byte) {
+	b.bytes = bytes
+	b.entries = append(b.entries, queue.Entry{Kind: kind, Purpose: p})
+}
+
+// prepare makes the proxy's statements afresh. Closing first makes it safe
+// whether or not they exist: closing what doesn't exist is no error.
+func (b *batch) prepare(generation int) {
+	for _, st := range [...][2]string{{earlyName, earlySQL}, {lateName, lateSQL}} {
+		b.add(queue.Close, queue.Prepare, wire.AppendClose(b.bytes, 'S', st[0]))
+		b.add(queue.Parse, queue.Prepare, wire.AppendParse(b.bytes, st[0], st[1]))
+	}
+	b.entries[len(b.entries)-1].Confirms = generation
+}
+
+// check runs one of the proxy's prepared statements.
+func (b *batch) check(p queue.Purpose) {
+	name := earlyName
+	if p != queue.Early {
+		name = lateName
+	}
+	b.run(name, p)
+}
+
+func (b *batch) run(name string, p queue.Purpose) {
+	b.add(queue.Bind, p, wire.AppendBind(b.bytes, name, name))
+	b.add(queue.Execute, p, wire.AppendExecute(b.bytes, name))
+	b.add(queue.Close, p, wire.AppendClose(b.bytes, 'P', name))
+}
+
+// raise fails with a refusal in place of the client's statement. PostgreSQL
+// raises it, so that its order among other replies, the transaction status
+// and what is skipped afterwards are PostgreSQL's own.
+func (b *batch) raise(e *fencing.Error) {
+	b.add(queue.Close, queue.Raise, wire.AppendClose(b.bytes, 'S', raiseName))
+	b.add(queue.Parse, queue.Raise, wire.AppendParse(b.bytes, raiseName, raiseSQL(e)))
+	b.run(raiseName, queue.Raise)
+}
+
+// raiseSQL needs nothing installed but PL/pgSQL. All text is dollar-quoted
+// with tags that don't occur in it, so no setting of the session can make it
+// mean anything else.
+func raiseSQL(e *fencing.Error) string {
+	inner := dollarTag('v', e.Message, e.Detail, e.Hint)
+	var body strings.Builder
+	body.WriteString("BEGIN RAISE EXCEPTION USING ERRCODE = '" + string(e.Code) + "'")
+	for _, f := range [...][2]string{{"MESSAGE", e.Message}, {"DETAIL", e.Detail}, {"HINT", e.Hint}} {
+		if f[1] != "" {
+			body.WriteString(", " + f[0] + " = " + inner + f[1] + inner)
+		}
+	}
+	body.WriteString("; END")
+	outer := dollarTag('b', body.String())
+	return "DO LANGUAGE plpgsql " + outer + body.String() + outer
+}
+
+// dollarTag returns a dollar quote that ends each of the texts where the text
+// ends and not before.
+func dollarTag(letter byte, texts ...string) string {
+	for n := 0; ; n++ {
+		tag := "$" + string(letter) + strconv.Itoa(n) + "$"
+		fits := true
+		for _, t := range texts {
+			fits = fits && strings.Index(t+tag, tag) == len(t)
+		}
+		if fits {
+			return tag
+		}
+	}
+}

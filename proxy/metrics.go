@@ -1,0 +1,38 @@
+package proxy
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics counts what a Server does. No label is drawn from a key, a user or
+// anything else that a client chooses.
+type Metrics struct {
+	Sessions    prometheus.Gauge
+	Opened      prometheus.Counter
+	Tagged      prometheus.Counter
+	Checks      *prometheus.CounterVec // when: early, late
+	Refusals    *prometheus.CounterVec // code: SQLSTATE
+	Evictions   *prometheus.CounterVec // victim: idle, active
+	LostReplies prometheus.Counter
+}
+
+// NewMetrics makes the metrics and registers them, unless reg is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fenceproxy_" + name, Help: help})
+	}
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fenceproxy_" + name, Help: help}, []string{label})
+	}
+	m := &Metrics{
+		Sessions:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenceproxy_sessions", Help: "Client sessions that are open."}),
+		Opened:      counter("sessions_opened_total", "Client sessions that were authenticated."),
+		Tagged:      counter("sessions_tagged_total", "Sessions that presented a tag at least once."),
+		Checks:      vec("checks_total", "Hidden checks sent to PostgreSQL, by where they stand in the transaction.", "when"),
+		Refusals:    vec("refusals_total", "Statements refused, by SQLSTATE.", "code"),
+		Evictions:   vec("evictions_total", "Sessions ended by a higher claim, by whether a request was in flight.", "victim"),
+		LostReplies: counter("lost_replies_total", "Sessions whose replies could no longer be told apart."),
+	}
+	if reg != nil {
+		reg.MustRegister(m.Sessions, m.Opened, m.Tagged, m.Checks, m.Refusals, m.Evictions, m.LostReplies)
+	}
+	return m
+}

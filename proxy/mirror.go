@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// values are the settings that make a tag, as PostgreSQL has them; "" is
+// unset.
+type values struct {
+	key, token, tokens string
+	// outdated: the token was set for another key than the one that stands
+	// there now, so the tag is incomplete until a token follows.
+	outdated bool
+}
+
+// A mirror follows what a session's fence settings are, so that the proxy
+// knows what to claim. The settings themselves live in the backend, and the
+// check there reads them: a mirror that is wrong can cause a needless refusal
+// and never lets a write through. Where it can't be certain it says so, and
+// the session asks the backend.
+type mirror struct {
+	reset   values // what RESET gives: the startup packet's
+	base    values // before the open transaction
+	session values // what a COMMIT will leave
+	now     values // what current_setting says
+	// open: the transaction in which a setting changed may still be undone.
+	open bool
+	// unsure: now is not certain; only a readback helps.
+	unsure bool
+	// baseless: the readback came inside a transaction, so what a rollback
+	// would give is not known.
+	baseless bool
+	failed   bool // the open transaction has failed
+}
+
+// load takes what the backend said. inBlock tells that a transaction was open.
+func (m *mirror) load(v values, inBlock bool) {
+	*m = mirror{reset: m.reset, base: v, session: v, now: v, open: inBlock, baseless: inBlock}
+}
+
+// apply takes the effects of a statement that is about to be sent.
+func (m *mirror) apply(settings []sqlrewrite.Setting) {
+	if !m.open {
+		m.base, m.open = m.session, true
+	}
+	for _, s := range settings {
+		switch s.Kind {
+		case sqlrewrite.Set:
+			m.set(s.Name, s.Value, s.Local)
+		case sqlrewrite.Reset:
+			m.set(s.Name, m.reset.get(s.Name), s.Local)
+		case sqlrewrite.ResetAll:
+			m.session, m.now = m.reset, m.reset
+		default:
+			m.unsure = true
+		}
+	}
+}
+
+func (m *mirror) set(name, value string, local bool) {
+	m.now.set(name, value)
+	if !local {
+		m.session.set(name, value)
+	}
+}
+
+// ready takes a ReadyForQuery: its status, whether anything failed before it,
+// how transactions ended in its segment, and whether a setting changed there.
+func (m *mirror) ready(status byte, failed bool, how ends, changed bool) {
+	if !m.open {
+		return
+	}
+	if how&endRollbackTo != 0 || how != 0 && changed {
+		m.unsure = true
+	}
+	if how == 0 && status != wire.StatusIdle {
+		m.failed = m.failed || status == wire.StatusFailed
+		return
+	}
+	switch {
+	case how&endCommit != 0 && how&endRollback != 0, m.baseless:
+		m.unsure = true
+	case how&endRollback != 0, failed, m.failed:
+		m.now, m.session = m.base, m.base
+	default:
+		m.now = m.session
+	}
+	m.open, m.failed, m.baseless = status != wire.StatusIdle, false, false
+	m.base = m.session
+}
+
+// tag returns the tag that the settings make. An incomplete one is told by
+// incomplete, and is no error here: it is half-way to a tag.
+func (m *mirror) tag() (tag fencing.Tag, incomplete bool, err error) {
+	v := m.now
+	if v.outdated || (v.key == "") != (v.token == "") {
+		return nil, true, nil
+	}
+	tag, err = fencing.ParseTag(v.key, v.token, v.tokens)
+	return tag, false, err
+}
+
+func (v *values) get(name string) string {
+	switch name {
+	case fencing.SettingKey:
+		return v.key
+	case fencing.SettingToken:
+		return v.token
+	case fencing.SettingTokens:
+		return v.tokens
+	}
+	return ""
+}
+
+func (v *values) set(name, value string) {
+	switch name {
+	case fencing.SettingKey:
+		// A token that went with the key before says nothing of the new one.
+		v.outdated = v.key != "" && v.token != "" && value != ""
+		v.key = value
+	case fencing.SettingToken:
+		v.token, v.outdated = value, false
+	case fencing.SettingTokens:
+		v.tokens = value
+	}
+}

@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// A plan says where the checks go in the text of a Query, and what each of
+// the statements of the new text is for.
+type plan struct {
+	insertions []sqlrewrite.Insertion
+	purposes   []queue.Purpose
+	// lateCommit: a check stands before a COMMIT and may fail it.
+	lateCommit bool
+}
+
+// planQuery walks the statements of a text of size bytes and follows the
+// transactions that they begin and end.
+func planQuery(t *txn, stmts []sqlrewrite.Statement, size int) plan {
+	var p plan
+	for _, st := range stmts {
+		switch t.step(st.Class, st.Flags) {
+		case checkEarly:
+			p.insert(st.Start, earlySQL+";", queue.Early)
+		case checkLate:
+			p.insert(st.Start, lateSQL+";", queue.LateCommit)
+			p.lateCommit = true
+		}
+		p.purposes = append(p.purposes, queue.Client)
+	}
+	if t.needsLate() {
+		// On a line of its own: the text may end in a comment.
+		p.insert(size, "\n;"+lateSQL, queue.Late)
+	}
+	if len(p.insertions) == 0 {
+		p.purposes = nil
+	}
+	return p
+}
+
+func (p *plan) insert(at int, text string, why queue.Purpose) {
+	p.insertions = append(p.insertions, sqlrewrite.Insertion{At: at, Text: text})
+	p.purposes = append(p.purposes, why)
+}

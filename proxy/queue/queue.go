@@ -1,0 +1,314 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// ErrUnexpected means that the backend sent what no entry waits for. Nothing
+// after it can be told apart, so the session must end.
+var ErrUnexpected = errors.New("unexpected reply")
+
+// A Verdict says what becomes of a message from the backend.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Forward the message to the client.
+	Forward Verdict = iota
+	// Hide the message.
+	Hide
+	// Refuse: the error of a hidden statement; the client gets it as the
+	// answer to its own.
+	Refuse
+	// Capture the message: the proxy asked for it.
+	Capture
+	// Withhold a ReadyForQuery: a ROLLBACK must follow before the client may
+	// have one.
+	Withhold
+)
+
+// An Outcome is what the queue says of one message.
+type Outcome struct {
+	Verdict Verdict
+	// Purpose of the entry or statement that the message answers.
+	Purpose Purpose
+	// Entry that the message answers; nil for asynchronous messages and for
+	// errors that answer nothing.
+	Entry *Entry
+	// Ready: the message was a ReadyForQuery.
+	Ready bool
+	// Failed, with Ready: something failed since the ReadyForQuery before, in
+	// a part with purpose FailedIn.
+	Failed   bool
+	FailedIn Purpose
+}
+
+// A Queue holds the replies that are due on one session. The zero value is
+// an empty queue.
+type Queue struct {
+	ring  []Entry
+	head  int
+	count int
+	ready int // entries that end with a ReadyForQuery
+
+	statement int  // terminators seen of the Query at the head
+	skipping  bool // the server discards everything until a Sync
+	copying   bool // the head is in copy-in mode
+	failed    bool // an error came since the last ReadyForQuery
+	failedIn  Purpose
+
+	last Entry // keeps the popped entry that an Outcome points to
+}
+
+// Len returns how many entries wait.
+func (q *Queue) Len() int { return q.count }
+
+// ReadyDue returns how many ReadyForQuery are due.
+func (q *Queue) ReadyDue() int { return q.ready }
+
+// Skipping reports whether the server discards requests until a Sync.
+func (q *Queue) Skipping() bool { return q.skipping }
+
+// Copying reports whether the backend waits for copy data.
+func (q *Queue) Copying() bool { return q.copying }
+
+// Push adds an entry. While the server discards everything until a Sync, an
+// entry that is none is dropped: no reply will come.
+func (q *Queue) Push(e Entry) {
+	if q.skipping {
+		if e.Kind != Sync {
+			return
+		}
+		q.skipping = false
+	}
+	if e.Kind == CopyData && q.count > 0 && q.at(q.count-1).Kind == CopyData {
+		return
+	}
+	if q.count == len(q.ring) {
+		q.grow()
+	}
+	q.ring[(q.head+q.count)&(len(q.ring)-1)] = e
+	q.count++
+	if e.Kind.ready() {
+		q.ready++
+	}
+}
+
+// Reply takes the type of the next message from the backend and says what
+// becomes of it. A FATAL error is the caller's to see: it ends the session
+// and isn't given to the queue.
+func (q *Queue) Reply(t byte) (Outcome, error) {
+	switch t {
+	case wire.NoticeResponse, wire.ParameterStatus, wire.NotificationResponse:
+		return Outcome{}, nil
+	}
+	for q.count > 0 && q.at(0).Kind.marker() {
+		q.pop()
+	}
+	if q.count == 0 {
+		return Outcome{}, fmt.Errorf("%w: %q while nothing is due", ErrUnexpected, t)
+	}
+	if t == wire.ErrorResponse {
+		return q.fail(), nil
+	}
+	e := q.at(0)
+	var ok, done bool
+	switch e.Kind {
+	case Parse:
+		ok, done = t == wire.ParseComplete, true
+	case Bind:
+		ok, done = t == wire.BindComplete, true
+	case Close:
+		ok, done = t == wire.CloseComplete, true
+	case DescribeStatement:
+		done = t == wire.RowDescription || t == wire.NoData
+		ok = done || t == wire.ParameterDescription
+	case DescribePortal:
+		done = t == wire.RowDescription || t == wire.NoData
+		ok = done
+	case Execute:
+		ok, done = q.executing(t)
+	case Query:
+		return q.querying(e, t)
+	case Sync:
+		ok, done = t == wire.ReadyForQuery, true
+	case Function:
+		done = t == wire.ReadyForQuery
+		ok = done || t == wire.FunctionCallResponse
+	}
+	if !ok {
+		return Outcome{}, fmt.Errorf("%w: %q while %v is due", ErrUnexpected, t, e.Kind)
+	}
+	if t == wire.ReadyForQuery {
+		return q.end(e), nil
+	}
+	out := Outcome{Verdict: show(e.Purpose), Purpose: e.Purpose, Entry: e}
+	if done {
+		out.Entry = q.pop()
+	}
+	return out, nil
+}
+
+// executing judges a reply to an Execute.
+func (q *Queue) executing(t byte) (ok, done bool) {
+	switch t {
+	case wire.CommandComplete, wire.EmptyQuery, wire.PortalSuspended:
+		q.endCopy(true)
+		return true, true
+	case wire.CopyInResponse:
+		q.copying = true
+		return true, false
+	case wire.DataRow, wire.CopyOutResponse, wire.CopyData, wire.CopyDone:
+		return true, false
+	}
+	return false, false
+}
+
+// querying judges a reply to a Query, statement by statement.
+func (q *Queue) querying(e *Entry, t byte) (Outcome, error) {
+	purpose := e.purposeAt(q.statement)
+	switch t {
+	case wire.ReadyForQuery:
+		return q.end(e), nil
+	case wire.CommandComplete, wire.EmptyQuery:
+		q.endCopy(true)
+		q.statement++
+	case wire.CopyInResponse:
+		q.copying = true
+	case wire.RowDescription, wire.CopyOutResponse, wire.CopyData, wire.CopyDone:
+	case wire.DataRow:
+		if purpose == Readback {
+			return Outcome{Verdict: Capture, Purpose: purpose, Entry: e}, nil
+		}
+	default:
+		return Outcome{}, fmt.Errorf("%w: %q while %v is due", ErrUnexpected, t, e.Kind)
+	}
+	return Outcome{Verdict: show(purpose), Purpose: purpose, Entry: e}, nil
+}
+
+// fail takes an error: extended requests are discarded up to the next Sync,
+// which is answered; a Query, a function call and a Sync are answered still.
+func (q *Queue) fail() Outcome {
+	e := q.at(0)
+	purpose := e.Purpose
+	if e.Kind == Query {
+		purpose = e.purposeAt(q.statement)
+	}
+	q.failed, q.failedIn = true, purpose
+	q.endCopy(false)
+	verdict := Refuse
+	switch purpose {
+	case Client, Examine:
+		verdict = Forward
+	case Readback, Rollback:
+		verdict = Hide
+	}
+	out := Outcome{Verdict: verdict, Purpose: purpose, Entry: e}
+	if e.Kind.ready() {
+		return out
+	}
+	out.Entry = q.pop()
+	kept := *out.Entry
+	for q.count > 0 && q.at(0).Kind != Sync {
+		q.pop()
+	}
+	q.skipping = q.count == 0
+	q.last = kept
+	return out
+}
+
+// end takes a ReadyForQuery.
+func (q *Queue) end(e *Entry) Outcome {
+	out := Outcome{
+		Purpose: e.Purpose, Ready: true,
+		Failed: q.failed, FailedIn: q.failedIn,
+	}
+	switch {
+	case e.Purpose == Readback, e.Purpose == Probe && !q.failed:
+		out.Verdict = Hide
+	case q.failed && q.failedIn == LateCommit:
+		out.Verdict = Withhold
+	}
+	out.Entry = q.pop()
+	q.statement = 0
+	q.failed, q.failedIn = false, Client
+	return out
+}
+
+// endCopy leaves copy-in mode and drops the Syncs that the server read while
+// it was in it. After success those are all before the CopyDone. After an
+// error it is not known how far the server had read; the ones before the
+// first data are certain, and later ones count as read after the error.
+func (q *Queue) endCopy(success bool) {
+	if !q.copying {
+		return
+	}
+	q.copying = false
+	for i := 1; i < q.count; {
+		switch k := q.at(i).Kind; {
+		case k == CopyEnd, k == CopyData && !success:
+			return
+		case k == Sync:
+			q.remove(i)
+		default:
+			i++
+		}
+	}
+}
+
+// show returns the verdict for a message that isn't an error.
+func show(p Purpose) Verdict {
+	if p == Client {
+		return Forward
+	}
+	return Hide
+}
+
+// MayCommit reports whether what is due may still commit something: a
+// transaction commits at a Sync, in a Query or a function call, or in an
+// entry that says how it ends one.
+func (q *Queue) MayCommit() bool {
+	for i := range q.count {
+		if e := q.at(i); e.Kind.ready() || e.Ends != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (q *Queue) at(i int) *Entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+func (q *Queue) pop() *Entry {
+	q.last = *q.at(0)
+	*q.at(0) = Entry{}
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.count--
+	if q.last.Kind.ready() {
+		q.ready--
+	}
+	return &q.last
+}
+
+// remove takes entry number i out of the middle.
+func (q *Queue) remove(i int) {
+	if q.at(i).Kind.ready() {
+		q.ready--
+	}
+	for ; i < q.count-1; i++ {
+		*q.at(i) = *q.at(i + 1)
+	}
+	*q.at(q.count - 1) = Entry{}
+	q.count--
+}
+
+func (q *Queue) grow() {
+	size := max(8, 2*len(q.ring))
+	ring := make([]Entry, size)
+	for i := range q.count {
+		ring[i] = *q.at(i)
+	}
+	q.ring, q.head = ring, 0
+}

@@ -1,0 +1,250 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// maxReport is the longest ErrorResponse that the proxy changes, in bytes; a
+// longer one is the client's own and passes unchanged.
+const maxReport = 1 << 20
+
+var noDeadline time.Time
+
+// replies is the reply pump. It ends when the backend is gone or the client
+// takes no more; unless the client is owed an answer, it closes the client's
+// socket, which ends the request pump too.
+func (s *session) replies() {
+	defer close(s.replied)
+	err := s.pumpReplies()
+	s.mu.Lock()
+	s.over = true
+	if s.victim != nil && s.ending == nil && !s.queue.MayCommit() {
+		s.ending = &ending{err: s.victim}
+	}
+	end := s.ending
+	s.mu.Unlock()
+	if end != nil {
+		s.answerInFlight(end)
+		return
+	}
+	s.toClient.Flush()
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.log.Debug("reply pump ended", "error", err)
+	}
+	s.hangUp()
+}
+
+// hangUp tells the client that nothing more comes, and ends the request pump.
+func (s *session) hangUp() {
+	closeWrite(s.client)
+	s.client.SetReadDeadline(time.Now())
+}
+
+func (s *session) pumpReplies() error {
+	for {
+		if !s.fromBackend.Complete() {
+			if err := s.toClient.Flush(); err != nil {
+				s.backend.Close()
+				return fmt.Errorf("write to client: %w", err)
+			}
+		}
+		t, n, err := s.fromBackend.Next()
+		if err != nil {
+			return err
+		}
+		switch t {
+		case wire.ErrorResponse:
+			err = s.errorReply(n)
+		case wire.ReadyForQuery:
+			err = s.readyReply()
+		case wire.ParameterStatus:
+			if err = s.parameter(); err == nil {
+				err = s.fromBackend.Forward(s.toClient)
+			}
+		default:
+			err = s.reply(t, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// judgeReply asks the queue about a message. The caller holds mu.
+func (s *session) judgeReply(t byte) (queue.Outcome, error) {
+	if s.lost {
+		return queue.Outcome{}, nil
+	}
+	out, err := s.queue.Reply(t)
+	if err == nil {
+		return out, nil
+	}
+	s.srv.Metrics.LostReplies.Inc()
+	if s.guarded {
+		return out, err
+	}
+	// Nothing of this session is hidden, so all can go on; it can only never
+	// be guarded.
+	s.lost = true
+	return queue.Outcome{}, nil
+}
+
+// reply takes a message that is neither an error nor a ReadyForQuery.
+func (s *session) reply(t byte, n int) error {
+	s.mu.Lock()
+	out, err := s.judgeReply(t)
+	if err == nil && out.Entry != nil && out.Entry.Confirms > s.confirm && t == wire.ParseComplete {
+		s.confirm = out.Entry.Confirms
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.log.Error("replies can't be told apart", "error", err)
+		return s.desynchronized()
+	case out.Verdict == queue.Hide:
+		err = s.fromBackend.Skip()
+	case out.Verdict == queue.Capture:
+		err = s.capture(n)
+	default:
+		err = s.fromBackend.Forward(s.toClient)
+	}
+	return err
+}
+
+// desynchronized ends a guarded session in which a hidden reply might reach
+// the client or a client's reply be hidden.
+func (s *session) desynchronized() error {
+	s.toClient.Write(wire.AppendError(nil, wire.Report{
+		Severity: "FATAL", Code: "08P01",
+		Message: "fenceproxy lost track of the replies of PostgreSQL and ended the session",
+	}))
+	s.backend.Close()
+	return queue.ErrUnexpected
+}
+
+// capture keeps the row of a readback for the request pump.
+func (s *session) capture(n int) error {
+	body, err := s.fromBackend.Read(min(n, maxReport))
+	if err != nil {
+		return err
+	}
+	row, err := wire.ReadRow(body)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.captured = row
+	s.mu.Unlock()
+	return nil
+}
+
+// readyReply takes a ReadyForQuery: what it says of the transaction is the
+// backend's own word, and decides what the request side may rely on.
+func (s *session) readyReply() error {
+	body, err := s.fromBackend.Prefix()
+	if err != nil || len(body) != 1 {
+		return fmt.Errorf("read ReadyForQuery: %w", err)
+	}
+	status := body[0]
+	s.mu.Lock()
+	out, err := s.judgeReply(wire.ReadyForQuery)
+	if err != nil {
+		s.mu.Unlock()
+		return s.desynchronized()
+	}
+	s.status, s.checked = status, false
+	if e := out.Entry; e != nil {
+		s.checked = e.Checked && status == wire.StatusBlock
+		s.mirror.ready(status, out.Failed, ends(e.Ends), e.Tagged)
+	}
+	s.failed = s.failed || out.Failed
+	hold := out.Verdict == queue.Withhold && status == wire.StatusFailed
+	s.withheld = hold
+	caught := s.victim != nil && s.queue.ReadyDue() == 0
+	if s.draining && !caught {
+		s.client.SetReadDeadline(time.Now())
+	}
+	s.mu.Unlock()
+	if hold || out.Verdict == queue.Hide {
+		err = s.fromBackend.Skip()
+	} else {
+		err = s.fromBackend.Forward(s.toClient)
+	}
+	if err == nil {
+		err = s.toClient.Flush()
+	}
+	s.signal()
+	if caught && err == nil {
+		s.backend.Close()
+		return errEvicted
+	}
+	return err
+}
+
+// errEvicted ends the reply pump of a session that a higher claim ended, once
+// what was in flight has been answered.
+var errEvicted = errors.New("evicted")
+
+// errorReply takes an ErrorResponse: FATAL ones end the session, hidden ones
+// become the answer to the client's statement, and a position in a rewritten
+// text is mapped back.
+func (s *session) errorReply(n int) error {
+	if n > maxReport {
+		return s.longError()
+	}
+	body, err := s.fromBackend.Read(n)
+	if err != nil {
+		return err
+	}
+	r, err := wire.ReadReport(body)
+	if err != nil {
+		return err
+	}
+	if r.Severity == "FATAL" || r.Severity == "PANIC" {
+		return s.fatal(r, body)
+	}
+	s.mu.Lock()
+	out, err := s.judgeReply(wire.ErrorResponse)
+	if err != nil {
+		s.mu.Unlock()
+		return s.desynchronized()
+	}
+	var shift func(int) int
+	if out.Entry != nil {
+		shift = out.Entry.Shift
+	}
+	if out.Purpose != queue.Client && r.Code == "26000" {
+		s.forgotten = true
+	}
+	s.mu.Unlock()
+	s.signal()
+	switch {
+	case out.Verdict == queue.Refuse:
+		s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
+		s.log.Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
+		return s.toClient.Write(wire.WithoutContext(nil, s.explainMissing(out.Purpose, r, body)))
+	case out.Verdict == queue.Hide:
+		return nil
+	case shift != nil:
+		return s.toClient.Write(wire.WithPosition(nil, body, shift))
+	}
+	return s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body))
+}
+
+// longError passes on an error that is too long to be changed.
+func (s *session) longError() error {
+	s.mu.Lock()
+	_, err := s.judgeReply(wire.ErrorResponse)
+	s.mu.Unlock()
+	s.signal()
+	if err != nil {
+		return s.desynchronized()
+	}
+	return s.fromBackend.Forward(s.toClient)
+}

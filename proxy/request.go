@@ -1,0 +1,319 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+const (
+	// maxText is the longest statement text that the proxy reads as a whole,
+	// in bytes. Longer ones stream through untagged sessions and are refused
+	// in tagged ones.
+	maxText = 16 << 20
+	// maxDue bounds the replies that one session may be owed. PostgreSQL
+	// sends its output buffer of 8 kB when it is full, and a reply has at
+	// least 5 bytes, so a backend that is read never holds back more.
+	maxDue = 4096
+)
+
+// errProtocol ends a session whose client broke the framing. The header was
+// passed on, so that the client hears what PostgreSQL says to it.
+var errProtocol = errors.New("client broke the protocol")
+
+// requests is the request pump. It returns nil when the client said goodbye,
+// io.EOF when it just left.
+func (s *session) requests() error {
+	for {
+		if !s.fromClient.Complete() {
+			s.flush() // a backend that is gone answers through the next push
+		}
+		t, n, err := s.fromClient.Next()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := s.interrupted(); err != nil {
+				return err
+			}
+			continue
+		}
+		if errors.Is(err, wire.ErrLength) {
+			return s.broken()
+		}
+		if err != nil {
+			return err
+		}
+		if limit := wire.ClientLimit(t); n+4 > limit {
+			return s.broken()
+		}
+		switch err = s.request(t, n); {
+		case errors.Is(err, errOver), errors.Is(err, errGone):
+			if err := s.answerInstead(t, errors.Is(err, errGone)); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case t == wire.Terminate:
+			return nil
+		}
+	}
+}
+
+// request takes one message.
+func (s *session) request(t byte, n int) error {
+	if err := s.room(); err != nil {
+		return err
+	}
+	if s.tagged {
+		return s.guard(t, n)
+	}
+	switch t {
+	case wire.Query:
+		return s.relayQuery(n)
+	case wire.Parse:
+		return s.parse(n)
+	case wire.Bind:
+		return s.relay(queue.Bind)
+	case wire.Execute:
+		return s.relay(queue.Execute)
+	case wire.Sync:
+		return s.relay(queue.Sync)
+	case wire.FunctionCall:
+		return s.relay(queue.Function)
+	}
+	return s.other(t)
+}
+
+// other relays the messages that need no look in any session.
+func (s *session) other(t byte) error {
+	switch t {
+	case wire.Describe, wire.Close:
+		return s.describeOrClose(t)
+	case wire.CopyData:
+		return s.relay(queue.CopyData)
+	case wire.CopyDone, wire.CopyFail:
+		return s.relay(queue.CopyEnd)
+	}
+	return s.forward() // Flush, Terminate: no reply
+}
+
+// room waits while the client is owed more replies than a session may hold.
+func (s *session) room() error {
+	s.mu.Lock()
+	full := s.queue.Len() >= maxDue
+	over := s.over || s.victim != nil
+	s.mu.Unlock()
+	if over {
+		return errOver
+	}
+	if !full {
+		return nil
+	}
+	return s.await(func() bool { return s.queue.Len() < maxDue })
+}
+
+// relay forwards the announced message after noting the reply it causes.
+func (s *session) relay(kind queue.Kind) error {
+	return s.relayAs(queue.Entry{Kind: kind})
+}
+
+func (s *session) relayAs(e queue.Entry) error {
+	if err := s.push(e); err != nil {
+		return err
+	}
+	return s.forward()
+}
+
+// forward passes the announced message on.
+func (s *session) forward() error { return s.inspect(nil) }
+
+// inspect passes the announced message on with a look at each chunk. An error
+// while reading is the client's, one while writing the backend's.
+func (s *session) inspect(look func([]byte) error) error {
+	if look == nil {
+		look = func([]byte) error { return nil }
+	}
+	err := s.fromClient.Inspect(s.toBackend, look)
+	if err != nil && s.toBackend.Flush() != nil {
+		return s.gone()
+	}
+	return err
+}
+
+// relayQuery takes a Query of an untagged session. The first one that
+// mentions a tag turns the session into a guarded one.
+func (s *session) relayQuery(n int) error {
+	if n > maxText {
+		return s.stream(queue.Query)
+	}
+	body, err := s.fromClient.Read(n)
+	if err != nil {
+		return err
+	}
+	if sqlrewrite.MentionsFence(body) {
+		if err := s.becomeTagged(); err != nil {
+			return err
+		}
+		return s.guardQuery(body)
+	}
+	return s.sendQuery(body, queue.Entry{Kind: queue.Query})
+}
+
+// sendQuery sends a Query with the given body.
+func (s *session) sendQuery(body []byte, e queue.Entry) error {
+	if err := s.push(e); err != nil {
+		return err
+	}
+	if err := s.write(header(wire.Query, len(body))); err != nil {
+		return err
+	}
+	return s.write(body)
+}
+
+func header(t byte, body int) []byte {
+	h := [wire.HeaderLen]byte{t}
+	binary.BigEndian.PutUint32(h[1:], uint32(body+4))
+	return h[:]
+}
+
+// errHiddenTag ends an untagged session that sends a tag in a text too long
+// to be held: by the time it is seen, the text before it is on its way.
+var errHiddenTag = fmt.Errorf("a statement of over %d bytes mentions a fence setting: set it in a statement of its own", maxText)
+
+// stream relays a text that is too long to be held, and gives up in the
+// middle if it turns out to mention a tag: PostgreSQL runs nothing of a
+// message that doesn't end.
+func (s *session) stream(kind queue.Kind) error {
+	if err := s.push(queue.Entry{Kind: kind}); err != nil {
+		return err
+	}
+	const overlap = 256 // longer than any way to write a setting's name
+	var tail []byte
+	return s.inspect(func(chunk []byte) error {
+		seam := append(tail, chunk[:min(len(chunk), overlap)]...)
+		if sqlrewrite.MentionsFence(chunk) || sqlrewrite.MentionsFence(seam) {
+			return errHiddenTag
+		}
+		tail = append(tail[:0], chunk[max(0, len(chunk)-overlap):]...)
+		return nil
+	})
+}
+
+// parse takes a Parse: it remembers what the statement is and forwards it.
+func (s *session) parse(n int) error {
+	if n > maxText {
+		return s.parseLong()
+	}
+	body, err := s.fromClient.Read(n)
+	if err != nil {
+		return err
+	}
+	name, rest, ok := wire.CString(body)
+	text, _, ok2 := wire.CString(rest)
+	if ok && ok2 {
+		if !s.tagged && sqlrewrite.MentionsFence(text) {
+			if err := s.becomeTagged(); err != nil {
+				return err
+			}
+			if err := s.begin(); err != nil {
+				return err
+			}
+		}
+		s.statements.parse(name, s.judge(text))
+	}
+	if err := s.push(queue.Entry{Kind: queue.Parse}); err != nil {
+		return err
+	}
+	if err := s.write(header(wire.Parse, len(body))); err != nil {
+		return err
+	}
+	return s.write(body)
+}
+
+// parseLong takes a Parse that is too long to be held: what it is stays
+// unknown, so its Execute counts as a write.
+func (s *session) parseLong() error {
+	prefix, err := s.fromClient.Prefix()
+	if err != nil {
+		return err
+	}
+	if name, _, ok := wire.CString(prefix); ok {
+		s.statements.parse(name, statement{})
+	}
+	if s.tagged {
+		return s.relay(queue.Parse)
+	}
+	return s.stream(queue.Parse)
+}
+
+// judge classifies the text of a Parse, which holds at most one statement;
+// PostgreSQL refuses more.
+func (s *session) judge(text []byte) statement {
+	stmts, err := sqlrewrite.Split(s.stmts[:0], text, s.options())
+	s.stmts = stmts[:0]
+	if err != nil || len(stmts) > 1 {
+		return statement{}
+	}
+	if len(stmts) == 0 {
+		return statement{known: true, empty: true}
+	}
+	st := statement{known: true, class: stmts[0].Class, flags: stmts[0].Flags}
+	if st.flags&sqlrewrite.TouchesTag != 0 {
+		st.settings = sqlrewrite.Settings(text, stmts[0], s.options())
+	}
+	return st
+}
+
+// describeOrClose takes a Describe or Close, of a statement or a portal.
+func (s *session) describeOrClose(t byte) error {
+	body, err := s.fromClient.Prefix()
+	if err != nil {
+		return err
+	}
+	kind := queue.Close
+	if len(body) > 0 {
+		name, _, _ := wire.CString(body[1:])
+		switch {
+		case t == wire.Describe && body[0] == 'S':
+			kind = queue.DescribeStatement
+		case t == wire.Describe:
+			kind = queue.DescribePortal
+		case body[0] == 'S':
+			s.statements.close(name)
+		default:
+			s.statements.closePortal(name)
+		}
+	}
+	return s.relay(kind)
+}
+
+// broken ends a session whose client broke the framing: PostgreSQL gets the
+// header as it came and says what it says to it.
+func (s *session) broken() error {
+	if err := s.write(s.fromClient.Header()); err == nil && s.flush() == nil {
+		closeWrite(s.backend)
+		<-s.replied
+	}
+	return errProtocol
+}
+
+// interrupted is called when reading from the client was cut short. It
+// returns the reason why the session ends, or nil to read on: the backend is
+// gone, or the server shuts down and nothing is due, no transaction is open
+// and no segment is half sent.
+func (s *session) interrupted() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over && s.ending == nil {
+		return errBackend
+	}
+	s.client.SetReadDeadline(noDeadline)
+	between := s.queue.Len() == 0 && s.status == wire.StatusIdle && !s.segment.open
+	if s.draining && (s.over || between) {
+		return errDrained
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
+
+// Defaults of a Server.
+const (
+	DefaultLoginTimeout = 30 * time.Second
+	DefaultDialTimeout  = 10 * time.Second
+)
+
+// Claims carries claims out. *fencing.Claimer is one.
+type Claims interface {
+	// Claim makes the pair the newest for its key in the database, or says
+	// why not with a *fencing.Error.
+	Claim(ctx context.Context, database string, p fencing.Pair) error
+	// Superseded returns a *fencing.Error with CodeStale if a token of the tag
+	// is below its mark, nil if none is, and another error if that can't be
+	// told.
+	Superseded(ctx context.Context, database string, tag fencing.Tag) error
+}
+
+// Upstream is the PostgreSQL server behind the proxy, as net.Dial takes it.
+type Upstream struct {
+	Network string // tcp or unix
+	Address string
+}
+
+// A Server accepts clients and gives each a session of its own with the
+// upstream. Fields may be set before Serve.
+type Server struct {
+	Upstream     Upstream
+	Claims       Claims
+	Logger       *slog.Logger
+	Metrics      *Metrics
+	LoginTimeout time.Duration // from accept to the end of authentication
+	DialTimeout  time.Duration
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	sessions  map[*session]struct{}
+	cancels   map[string]*session            // by cancel key
+	holders   map[lock]map[*session]struct{} // tagged sessions
+	draining  bool
+	nextID    uint64
+
+	wg     sync.WaitGroup
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// A lock names a resource key in one database.
+type lock struct{ database, key string }
+
+// NewServer returns a Server with defaults filled in.
+func NewServer(upstream Upstream, claims Claims) *Server {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Server{
+		Upstream: upstream, Claims: claims,
+		Logger:       slog.New(slog.DiscardHandler),
+		Metrics:      NewMetrics(nil),
+		LoginTimeout: DefaultLoginTimeout,
+		DialTimeout:  DefaultDialTimeout,
+		listeners:    map[net.Listener]struct{}{},
+		sessions:     map[*session]struct{}{},
+		cancels:      map[string]*session{},
+		holders:      map[lock]map[*session]struct{}{},
+		ctx:          ctx, cancel: cancel,
+	}
+}
+
+// Serve accepts clients on ln until Shutdown or Close, and then returns nil.
+// It closes ln.
+func (s *Server) Serve(ln net.Listener) error {
+	s.mu.Lock()
+	if s.draining {
+		s.mu.Unlock()
+		ln.Close()
+		return nil
+	}
+	s.listeners[ln] = struct{}{}
+	s.mu.Unlock()
+	defer ln.Close()
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case s.isDraining():
+			if conn != nil {
+				conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil:
+			// Out of descriptors, or a client that went away at once: the
+			// listener lives on.
+			s.Logger.Warn("accept client", "error", err)
+			select {
+			case <-s.ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		s.start(conn)
+	}
+}
+
+// start runs a session for a client; it returns at once.
+func (s *Server) start(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nextID++
+	ses := newSession(s, conn, s.nextID)
+	s.sessions[ses] = struct{}{}
+	s.wg.Add(1)
+	go ses.run()
+}
+
+// ended forgets a session. The session calls it last.
+func (s *Server) ended(ses *session) {
+	s.mu.Lock()
+	delete(s.sessions, ses)
+	if s.cancels[ses.cancelKey] == ses {
+		delete(s.cancels, ses.cancelKey)
+	}
+	s.mu.Unlock()
+	s.retag(ses, nil)
+	s.wg.Done()
+}
+
+func (s *Server) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+// Shutdown stops accepting, ends sessions as soon as they are between
+// transactions, and waits for all of them. When ctx ends first it ends the
+// rest at once and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	for ln := range s.listeners {
+		ln.Close()
+	}
+	for ses := range s.sessions {
+		ses.drain()
+	}
+	s.mu.Unlock()
+
+	done := make(chan struct{})
+	go s.waitFor(done)
+	select {
+	case <-done:
+		s.cancel()
+		return nil
+	case <-ctx.Done():
+		s.Close()
+		<-done
+		return ctx.Err()
+	}
+}
+
+// waitFor closes done when every session has ended.
+func (s *Server) waitFor(done chan struct{}) {
+	s.wg.Wait()
+	close(done)
+}
+
+// Close ends every session at once and waits for them.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.draining = true
+	for ln := range s.listeners {
+		ln.Close()
+	}
+	for ses := range s.sessions {
+		ses.abort()
+	}
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+	return nil
+}
+
+// retag records which locks a session is tagged with, in place of those
+// before. A nil tag takes it out.
+func (s *Server) retag(ses *session, tag fencing.Tag) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range ses.listed {
+		l := lock{ses.database, p.Key}
+		delete(s.holders[l], ses)
+		if len(s.holders[l]) == 0 {
+			delete(s.holders, l)
+		}
+	}
+	ses.listed = tag
+	for _, p := range tag {
+		l := lock{ses.database, p.Key}
+		if s.holders[l] == nil {
+			s.holders[l] = map[*session]struct{}{}
+		}
+		s.holders[l][ses] = struct{}{}
+	}
+}
+
+// Evict starts to end every session that is tagged with key at a token below
+// the given one; it doesn't wait. It returns how many there were.
+func (s *Server) Evict(database, key string, below fencing.Token) int {
+	s.mu.Lock()
+	victims := map[*session]fencing.Token{}
+	for ses := range s.holders[lock{database, key}] {
+		if had := ses.listed.Token(key); had < below {
+			victims[ses] = had
+		}
+	}
+	s.mu.Unlock()
+	for ses, had := range victims {
+		ses.evict(evictedBy(key, had, below))
+	}
+	return len(victims)
+}
+
+// forwardCancel passes a cancel request on to the upstream if it names a
+// session of this proxy. Anything else is dropped silently, as PostgreSQL
+// does.
+func (s *Server) forwardCancel(packet []byte) {
+	s.mu.Lock()
+	_, known := s.cancels[string(packet[8:])]
+	s.mu.Unlock()
+	if !known {
+		return
+	}
+	conn, err := s.dial()
+	if err != nil {
+		s.Logger.Warn("forward cancel request", "error", err)
+		return
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(s.DialTimeout))
+	if _, err := conn.Write(packet); err != nil {
+		s.Logger.Warn("forward cancel request", "error", err)
+		return
+	}
+	// The server closes when the signal is sent; the client waits for that.
+	conn.Read(make([]byte, 1))
+}
+
+func (s *Server) dial() (net.Conn, error) {
+	d := net.Dialer{Timeout: s.DialTimeout}
+	return d.DialContext(s.ctx, s.Upstream.Network, s.Upstream.Address)
+}

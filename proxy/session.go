@@ -1,0 +1,279 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// A session is one client with a backend session of its own. The request
+// pump runs in the goroutine of run, the reply pump in one that it starts.
+type session struct {
+	srv       *Server
+	id        uint64
+	log       *slog.Logger
+	client    net.Conn
+	backend   net.Conn
+	cancelKey string
+	database  string
+	user      string
+
+	fromClient  *wire.Reader // request pump
+	toBackend   *wire.Writer // request pump
+	fromBackend *wire.Reader // reply pump
+	toClient    *wire.Writer // reply pump until replied is closed, then request pump
+
+	// The request pump's own.
+	tagged      bool // has ever been tagged; never unset
+	txn         txn
+	statements  statements
+	segment     segment
+	refused     *refusal
+	own         own
+	claimed     map[fencing.Pair]struct{}
+	stmts       []sqlrewrite.Statement // scratch
+	awaitCommit bool                   // a late check stands before a COMMIT in flight
+
+	listed fencing.Tag // guarded by srv.mu: what Evict finds the session by
+
+	replied  chan struct{} // closed when the reply pump has ended
+	progress chan struct{} // holds one token when replies have come in
+
+	mu        sync.Mutex
+	queue     queue.Queue
+	status    byte // of the last ReadyForQuery
+	checked   bool // a check covers the transaction that was open then
+	failed    bool // a segment failed since the request pump looked
+	withheld  bool // a ReadyForQuery waits for a ROLLBACK
+	lost      bool // replies can't be told apart any more; only while untagged
+	guarded   bool // tagged, for the reply pump
+	forgotten bool // the backend doesn't know the proxy's own statements
+	captured  []string
+	mirror    mirror
+	params    sqlrewrite.Options
+	confirm   int // generation of the proxy's own statements known to exist
+	draining  bool
+	victim    *fencing.Error // set once: a higher claim ended this session
+	ending    *ending        // set when the backend is gone and the client is owed an answer
+	over      bool           // the reply pump takes no more entries
+}
+
+// A segment is what a client sends between two Syncs.
+type segment struct {
+	open     bool // something was sent since the last Sync or Query
+	executed bool // an Execute was
+	tagged   bool // a setting of the tag changes in it
+	unknown  bool // a statement that the proxy can't be sure of ran in it
+}
+
+// How a session can end, besides the client's leaving.
+var (
+	// errOver: the message at hand was not announced, because the backend is
+	// gone or is about to be.
+	errOver = errors.New("session is over")
+	// errGone: the backend went away after the message at hand was announced.
+	errGone = errors.New("backend went away")
+	// errBackend: the backend ended the session, and the client knows.
+	errBackend = errors.New("PostgreSQL ended the session")
+	// errDrained: the server shuts down and the session was between
+	// transactions.
+	errDrained = errors.New("fenceproxy is shutting down")
+	// errLost: a session whose replies can't be told apart wants to be tagged.
+	errLost = errors.New("replies can't be told apart, so the session can't be tagged")
+)
+
+func newSession(srv *Server, client net.Conn, id uint64) *session {
+	return &session{
+		srv: srv, id: id, client: client,
+		log:        srv.Logger.With("session", id),
+		fromClient: wire.NewReader(client),
+		toClient:   wire.NewWriter(client),
+		replied:    make(chan struct{}),
+		progress:   make(chan struct{}, 1),
+		status:     wire.StatusIdle,
+		own:        own{generation: 1},
+		claimed:    map[fencing.Pair]struct{}{},
+	}
+}
+
+// run is the whole life of a session.
+func (s *session) run() {
+	defer s.srv.ended(s)
+	defer s.client.Close()
+	s.client.SetDeadline(time.Now().Add(s.srv.LoginTimeout))
+	ok, err := s.startup()
+	if s.backend != nil {
+		defer s.backend.Close()
+	}
+	if err != nil {
+		s.log.Info("session not started", "remote", s.client.RemoteAddr(), "error", err)
+	}
+	if !ok {
+		return
+	}
+	s.client.SetDeadline(time.Time{})
+	s.srv.Metrics.Opened.Inc()
+	s.srv.Metrics.Sessions.Inc()
+	defer s.srv.Metrics.Sessions.Dec()
+	s.log.Info("session started", "user", s.user, "database", s.database, "remote", s.client.RemoteAddr())
+
+	go s.replies()
+	err = s.requests()
+	s.finish(err)
+	s.log.Info("session ended", "reason", reason(err))
+}
+
+func reason(err error) string {
+	if err == nil || errors.Is(err, io.EOF) {
+		return "client left"
+	}
+	return err.Error()
+}
+
+// finish ends both directions after the request pump has ended with err. A
+// client that half-closed after its last request still gets its answers: the
+// half-close is passed on, and PostgreSQL ends the session when it has
+// answered.
+func (s *session) finish(err error) {
+	switch {
+	case errors.Is(err, errDrained):
+		s.toBackend.Write(wire.AppendTerminate(nil))
+		s.toBackend.Flush()
+		s.backend.Close()
+		<-s.replied
+		s.farewell(wire.Report{Severity: "FATAL", Code: "57P01", Message: "terminating connection: fenceproxy is shutting down"})
+	case err == nil || errors.Is(err, io.EOF):
+		s.toBackend.Flush()
+		closeWrite(s.backend)
+		<-s.replied
+	default:
+		s.backend.Close()
+		<-s.replied
+	}
+}
+
+// farewell sends a last FATAL; the reply pump has ended.
+func (s *session) farewell(r wire.Report) {
+	s.client.SetWriteDeadline(time.Now().Add(time.Second))
+	s.toClient.Write(wire.AppendError(nil, r))
+	s.toClient.Flush()
+}
+
+func closeWrite(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+		return
+	}
+	conn.Close()
+}
+
+// push announces replies before the bytes that cause them are sent. It fails
+// when the session is over: then nothing more may be sent.
+func (s *session) push(entries ...queue.Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.victim != nil {
+		return errOver
+	}
+	for _, e := range entries {
+		s.queue.Push(e)
+	}
+	return nil
+}
+
+// send pushes a batch of the proxy's own messages and gathers their bytes.
+func (s *session) send(b *batch) error {
+	if err := s.push(b.entries...); err != nil {
+		return err
+	}
+	return s.write(b.bytes)
+}
+
+// write gathers bytes for the backend. A backend that takes no more is gone.
+func (s *session) write(p []byte) error {
+	if err := s.toBackend.Write(p); err != nil {
+		return s.gone()
+	}
+	return nil
+}
+
+func (s *session) flush() error {
+	if err := s.toBackend.Flush(); err != nil {
+		return s.gone()
+	}
+	return nil
+}
+
+// gone waits until the reply pump has said what became of the session after
+// a write to the backend failed.
+func (s *session) gone() error {
+	s.backend.Close()
+	<-s.replied
+	return errGone
+}
+
+// await sends what was gathered and waits until done holds, looking again
+// whenever replies have come in.
+func (s *session) await(done func() bool) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	for {
+		s.mu.Lock()
+		ok := done()
+		s.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-s.progress:
+		case <-s.replied:
+			return errOver
+		}
+	}
+}
+
+// awaitAll waits until no reply is due.
+func (s *session) awaitAll() error {
+	return s.await(func() bool { return s.queue.Len() == 0 })
+}
+
+// awaitReady waits until no ReadyForQuery is due: replies to a segment that
+// has no Sync yet may be.
+func (s *session) awaitReady() error {
+	return s.await(func() bool { return s.queue.ReadyDue() == 0 })
+}
+
+// signal tells the request pump that replies have come in.
+func (s *session) signal() {
+	select {
+	case s.progress <- struct{}{}:
+	default:
+	}
+}
+
+// drain asks the session to end between transactions.
+func (s *session) drain() {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.client.SetReadDeadline(time.Now())
+}
+
+// abort ends the session at once.
+func (s *session) abort() {
+	s.client.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.backend != nil {
+		s.backend.Close()
+	}
+}

@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// A statement is what the proxy remembers of a text that a client has had
+// parsed.
+type statement struct {
+	class sqlrewrite.Class
+	flags sqlrewrite.Flags
+	// known: class and flags are certain. The zero value is a statement that
+	// the proxy never saw, which may do anything.
+	known bool
+	// empty: the text has no statement in it.
+	empty bool
+	// settings are the effects on the tag, for a statement that touches it.
+	settings []sqlrewrite.Setting
+}
+
+// statements remembers what a session's prepared statements and portals are.
+// It follows the requests, not the replies; where a request may not have been
+// carried out, the name becomes unknown, which is always safe.
+type statements struct {
+	prepared map[string]statement
+	portals  map[string]statement
+	// touched are the names that changed since the last segment that is known
+	// to have been carried out as a whole.
+	touched []string
+}
+
+// parse records a Parse. A name that stands already is refused by the server
+// and keeps its old meaning there, so it becomes unknown here.
+func (s *statements) parse(name []byte, st statement) {
+	if s.prepared == nil {
+		s.prepared = map[string]statement{}
+	}
+	if len(name) > 0 {
+		if _, taken := s.prepared[string(name)]; taken {
+			st = statement{}
+		}
+	}
+	s.prepared[string(name)] = st
+	s.touch(name)
+}
+
+// bind records that a portal runs a statement.
+func (s *statements) bind(portal, name []byte) {
+	if s.portals == nil {
+		s.portals = map[string]statement{}
+	}
+	s.portals[string(portal)] = s.prepared[string(name)]
+}
+
+// portal returns what an Execute of the portal runs.
+func (s *statements) portal(name []byte) statement { return s.portals[string(name)] }
+
+// close records a Close of a statement.
+func (s *statements) close(name []byte) {
+	if _, ok := s.prepared[string(name)]; ok {
+		delete(s.prepared, string(name))
+		s.touch(name)
+	}
+}
+
+// closePortal records a Close of a portal.
+func (s *statements) closePortal(name []byte) { delete(s.portals, string(name)) }
+
+// dropAll records DISCARD ALL and DEALLOCATE: what is left, if it failed, is
+// unknown.
+func (s *statements) dropAll() {
+	clear(s.prepared)
+	clear(s.portals)
+	s.touched = s.touched[:0]
+}
+
+// endTransaction drops the portals, as the server does.
+func (s *statements) endTransaction() { clear(s.portals) }
+
+// carriedOut takes the end of all segments sent so far.
+func (s *statements) carriedOut(failed bool) {
+	if failed {
+		for _, name := range s.touched {
+			delete(s.prepared, name)
+		}
+	}
+	s.touched = s.touched[:0]
+}
+
+func (s *statements) touch(name []byte) {
+	if n := len(s.touched); n > 0 && s.touched[n-1] == string(name) {
+		return
+	}
+	s.touched = append(s.touched, string(name))
+}

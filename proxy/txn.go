@@ -1,0 +1,183 @@
+package proxy
+
+import (
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// A block is what the request side knows of the transaction block that its
+// next statement will run in.
+type block uint8
+
+const (
+	// blockNone: no block; a statement is a transaction of its own.
+	blockNone block = iota
+	// blockOpen: inside BEGIN … COMMIT.
+	blockOpen
+	// blockFailed: inside a block that only ROLLBACK gets out of.
+	blockFailed
+	// blockUnknown: replies that decide it are still due.
+	blockUnknown
+)
+
+var blockNames = [...]string{"none", "open", "failed", "unknown"}
+
+func (b block) String() string { return blockNames[b] }
+
+// blockOf turns the status of a ReadyForQuery into a block.
+func blockOf(status byte) block {
+	switch status {
+	case wire.StatusIdle:
+		return blockNone
+	case wire.StatusBlock:
+		return blockOpen
+	case wire.StatusFailed:
+		return blockFailed
+	}
+	return blockUnknown
+}
+
+// ends records how transactions ended in a segment, for those who must follow
+// what became of a setting.
+type ends uint8
+
+const (
+	endCommit ends = 1 << iota
+	endRollback
+	endRollbackTo
+)
+
+// A check is what must be put in front of a statement.
+type check uint8
+
+const (
+	checkNone check = iota
+	// checkEarly: the check whose failure spares the statement.
+	checkEarly
+	// checkLate: the check, if the transaction has written anything.
+	checkLate
+)
+
+// A txn predicts, statement by statement, what the backend will find: in
+// which block, and whether a check covers the open transaction. It assumes
+// that every statement succeeds; where one fails, the server skips the rest
+// of the segment and the next segment starts from what ReadyForQuery said.
+type txn struct {
+	block block
+	// checked: a check runs in the transaction that is open at this point, and
+	// nothing after it may have made it void. Must be certain.
+	checked bool
+	// uncovered: something runs in the open transaction that no check before
+	// it covers, so one must come before its end.
+	uncovered bool
+	// held: a check ran at some point of the open transaction, so it may hold
+	// a share lock on a mark.
+	held bool
+	// ends since the last take.
+	ends ends
+}
+
+// step takes the next statement and returns the check to put before it.
+func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
+	if t.block == blockFailed {
+		t.leaveFailed(class, flags)
+		return checkNone
+	}
+	switch class {
+	case sqlrewrite.Read, sqlrewrite.Prepare:
+		t.uncovered = t.uncovered || !t.checked
+		return checkNone
+	case sqlrewrite.Begin:
+		t.block = blockOpen
+		return checkNone
+	case sqlrewrite.Commit:
+		c := checkNone
+		if t.uncovered && !t.checked {
+			c = checkLate
+		}
+		t.end(endCommit, flags)
+		return c
+	case sqlrewrite.Rollback:
+		t.end(endRollback, flags)
+		return checkNone
+	case sqlrewrite.RollbackTo:
+		t.checked, t.uncovered = false, true
+		t.ends |= endRollbackTo
+		return checkNone
+	case sqlrewrite.Release:
+		return checkNone
+	case sqlrewrite.SetOrShow, sqlrewrite.Discard:
+		if flags&sqlrewrite.TouchesTag != 0 {
+			t.uncovered = t.uncovered || t.checked
+			t.checked = false
+		}
+		return checkNone
+	}
+	return t.mayWrite(flags)
+}
+
+// mayWrite asks for an early check unless one covers the statement already.
+func (t *txn) mayWrite(flags sqlrewrite.Flags) check {
+	if flags&sqlrewrite.NeedsBlock != 0 && t.block == blockNone {
+		return checkNone // fails by itself, with PostgreSQL's own words
+	}
+	c := checkNone
+	if !t.checked {
+		t.checked, t.uncovered, t.held = true, false, true
+		c = checkEarly
+	}
+	if flags&sqlrewrite.TouchesTag != 0 {
+		t.checked, t.uncovered = false, true
+	}
+	return c
+}
+
+// unknown takes a statement whose text the proxy never saw or can't be sure
+// of: it may write, and may end a transaction.
+func (t *txn) unknown() check {
+	c := checkEarly
+	if t.block == blockFailed {
+		c = checkNone
+	}
+	*t = txn{block: blockUnknown, uncovered: true, held: true, ends: t.ends | endRollback | endCommit}
+	return c
+}
+
+// leaveFailed follows the statements that a failed block listens to.
+func (t *txn) leaveFailed(class sqlrewrite.Class, flags sqlrewrite.Flags) {
+	switch class {
+	case sqlrewrite.Commit, sqlrewrite.Rollback:
+		t.end(endRollback, flags)
+	case sqlrewrite.RollbackTo:
+		t.block, t.checked, t.uncovered = blockOpen, false, true
+		t.ends |= endRollbackTo
+	}
+}
+
+func (t *txn) end(how ends, flags sqlrewrite.Flags) {
+	next := txn{ends: t.ends | how}
+	if flags&sqlrewrite.Chain != 0 && t.block != blockNone {
+		next.block = t.block
+		if next.block == blockFailed {
+			next.block = blockOpen
+		}
+	}
+	*t = next
+}
+
+// needsLate reports whether a check must come before the end of the implicit
+// transaction that is open.
+func (t *txn) needsLate() bool {
+	return (t.block == blockNone || t.block == blockUnknown) && t.uncovered && !t.checked
+}
+
+// sync takes the end of a segment: an implicit transaction ends there. It
+// returns how transactions ended in the segment.
+func (t *txn) sync() ends {
+	e := t.ends
+	t.ends = 0
+	if t.block == blockNone || t.block == blockUnknown {
+		*t = txn{block: t.block}
+	}
+	return e
+}

@@ -1,0 +1,200 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// DefaultBuffer is what a Reader and a Writer hold for a socket, in bytes.
+const DefaultBuffer = 8 << 10
+
+// Errors of a Reader.
+var (
+	// ErrLength: a length field is below 4 or above MaxLength.
+	ErrLength = errors.New("invalid message length")
+	// ErrTooLarge: a body is longer than the caller takes.
+	ErrTooLarge = errors.New("message body is over the limit")
+)
+
+// A Reader cuts one socket's bytes into messages. Next tells what comes; then
+// exactly one of Read, Forward, Inspect or Skip consumes it.
+type Reader struct {
+	src  io.Reader
+	buf  []byte
+	r, w int // the unread bytes are buf[r:w]
+	body int // length of the announced message's body, in bytes; -1: none is announced
+}
+
+// NewReader returns a Reader with a buffer of DefaultBuffer bytes.
+func NewReader(src io.Reader) *Reader {
+	return &Reader{src: src, buf: make([]byte, DefaultBuffer), body: -1}
+}
+
+// Next waits for the header of the next message and returns its type and the
+// length of its body in bytes. It doesn't consume: calling it again returns
+// the same. A clean end of the stream between messages is io.EOF; inside a
+// header, io.ErrUnexpectedEOF.
+func (r *Reader) Next() (typ byte, body int, err error) {
+	if err := r.fill(HeaderLen); err != nil {
+		if err == io.ErrUnexpectedEOF && r.w == r.r {
+			err = io.EOF
+		}
+		return 0, 0, err
+	}
+	length := int(binary.BigEndian.Uint32(r.buf[r.r+1:]))
+	if length < 4 || length > MaxLength {
+		return r.buf[r.r], 0, fmt.Errorf("%w: %d for type %q", ErrLength, length, r.buf[r.r])
+	}
+	r.body = length - 4
+	return r.buf[r.r], r.body, nil
+}
+
+// Header returns the five bytes of the header that Next announced or refused.
+func (r *Reader) Header() []byte { return r.buf[r.r : r.r+HeaderLen] }
+
+// Complete reports whether the next message lies in the buffer as a whole, so
+// that reading it will not wait for the peer.
+func (r *Reader) Complete() bool {
+	if r.w-r.r < HeaderLen {
+		return false
+	}
+	return r.w-r.r >= 1+int(binary.BigEndian.Uint32(r.buf[r.r+1:]))
+}
+
+// Prefix returns the first bytes of the announced body without consuming
+// them: the whole body if it fits the buffer, else as much as does.
+func (r *Reader) Prefix() ([]byte, error) {
+	n := min(r.body, len(r.buf)-HeaderLen)
+	if err := r.fill(HeaderLen + n); err != nil {
+		return nil, err
+	}
+	return r.buf[r.r+HeaderLen : r.r+HeaderLen+n], nil
+}
+
+// Read consumes the announced message and returns its body, which is valid
+// until the next call. A body over most bytes is ErrTooLarge and stays
+// unread. Memory grows with the bytes that have arrived, not with the length
+// that the header claims.
+func (r *Reader) Read(most int) ([]byte, error) {
+	if r.body > most {
+		return nil, ErrTooLarge
+	}
+	if HeaderLen+r.body <= len(r.buf) {
+		if err := r.fill(HeaderLen + r.body); err != nil {
+			return nil, err
+		}
+		body := r.buf[r.r+HeaderLen : r.r+HeaderLen+r.body]
+		r.r += HeaderLen + r.body
+		r.body = -1
+		return body, nil
+	}
+	body := make([]byte, 0, 2*len(r.buf))
+	err := r.drain(func(chunk []byte) error {
+		body = append(body, chunk...)
+		return nil
+	})
+	return body, err
+}
+
+// Forward consumes the announced message and writes it, header and body, to
+// w. A body that doesn't fit the buffer streams through it.
+func (r *Reader) Forward(w *Writer) error {
+	return r.Inspect(w, func([]byte) error { return nil })
+}
+
+// Inspect is Forward with a look at each chunk of the body before it is
+// written; an error of look stops the stream in the middle.
+func (r *Reader) Inspect(w *Writer, look func(chunk []byte) error) error {
+	if err := w.Write(r.Header()); err != nil {
+		return err
+	}
+	return r.drain(func(chunk []byte) error {
+		if err := look(chunk); err != nil {
+			return err
+		}
+		return w.Write(chunk)
+	})
+}
+
+// Announced reports whether Next has announced a message that hasn't been
+// consumed.
+func (r *Reader) Announced() bool { return r.body >= 0 }
+
+// Skip consumes the announced message and drops it.
+func (r *Reader) Skip() error {
+	return r.drain(func([]byte) error { return nil })
+}
+
+// drain hands the body to take, chunk by chunk, and consumes the message.
+func (r *Reader) drain(take func([]byte) error) error {
+	left := r.body
+	r.body = -1
+	r.r += HeaderLen
+	for left > 0 {
+		if r.r == r.w {
+			if err := r.fill(1); err != nil {
+				return err
+			}
+		}
+		n := min(left, r.w-r.r)
+		chunk := r.buf[r.r : r.r+n]
+		r.r += n
+		left -= n
+		if err := take(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill waits until n unread bytes are in the buffer; n fits the buffer.
+func (r *Reader) fill(n int) error {
+	if r.w-r.r >= n {
+		return nil
+	}
+	if r.r == r.w {
+		r.r, r.w = 0, 0
+	} else if r.r+n > len(r.buf) {
+		r.w = copy(r.buf, r.buf[r.r:r.w])
+		r.r = 0
+	}
+	for r.w-r.r < n {
+		m, err := r.src.Read(r.buf[r.w:])
+		r.w += m
+		if err != nil && r.w-r.r < n {
+			if err == io.EOF {
+				return io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadPacket reads a packet that has no type byte, which is what a connection
+// begins with: a length of four bytes, then a code or version of four, then
+// the rest. It returns the packet with its length. Lengths outside 8 to most
+// are ErrLength.
+func (r *Reader) ReadPacket(most int) ([]byte, error) {
+	if err := r.fill(4); err != nil {
+		if err == io.ErrUnexpectedEOF && r.w == r.r {
+			err = io.EOF
+		}
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint32(r.buf[r.r:]))
+	if n < 8 || n > most {
+		return nil, fmt.Errorf("%w: startup packet of %d bytes", ErrLength, n)
+	}
+	packet := make([]byte, 0, 256)
+	r.r -= 1 // the packet is a message without its type byte
+	r.body = n - 4
+	packet = append(packet, r.buf[r.r+1:r.r+HeaderLen]...)
+	err := r.drain(func(chunk []byte) error {
+		packet = append(packet, chunk...)
+		return nil
+	})
+	return packet, err
+}
