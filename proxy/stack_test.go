@@ -1,0 +1,185 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+)
+
+// holders is an Authority in memory: who holds what is set by the test.
+type holders struct {
+	mu     sync.Mutex
+	tokens map[string]fencing.Token
+	down   bool
+}
+
+func (h *holders) hold(key string, t fencing.Token) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tokens[key] = t
+}
+
+func (h *holders) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.down = true
+}
+
+func (h *holders) Verify(_ context.Context, key string, t fencing.Token) (fencing.Verification, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
+		return fencing.Verification{}, fencing.Refuse(fencing.CodeUnverified, "etcd is away")
+	}
+	if h.tokens[key] != t {
+		return fencing.Verification{}, fencing.Refuse(fencing.CodeNotHolder, "%s is not held with token %d", key, t)
+	}
+	return fencing.Verification{LockKey: "/locks/" + key, Cluster: "c1", Revision: 1 << 40}, nil
+}
+
+// A stack is a real PostgreSQL with schema fence and proxies before it.
+type stack struct {
+	t       *testing.T
+	pg      *postgres.Server
+	holders *holders
+	admin   *pgx.Conn
+	addrs   []string
+	servers []*proxy.Server
+}
+
+func newStack(t *testing.T, proxies int) *stack {
+	t.Helper()
+	pg := postgres.New(t, postgres.Options{})
+	s := &stack{t: t, pg: pg, holders: &holders{tokens: map[string]fencing.Token{}}}
+	s.admin = s.connect(pg.DSN("postgres", "postgres"))
+	if _, _, err := fencing.Install(t.Context(), s.admin); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`CREATE TABLE t (id int PRIMARY KEY, v text);
+		CREATE FUNCTION writes() RETURNS int LANGUAGE sql VOLATILE AS 'INSERT INTO t VALUES (99, ''sneaky'') RETURNING id';
+		CREATE VIEW sneaky AS SELECT writes() AS x`)
+	for range proxies {
+		s.addProxy(pg.Addr())
+	}
+	return s
+}
+
+// addProxy starts a proxy before the given address of PostgreSQL.
+func (s *stack) addProxy(upstream string) string {
+	s.t.Helper()
+	store, err := fencing.NewStore(s.pg.DSN("postgres", "postgres"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	claimer := fencing.NewClaimer(store, s.holders, nil)
+	server := proxy.NewServer(proxy.Upstream{Network: "tcp", Address: upstream}, claimer)
+	claimer.Evictor = server
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	s.t.Cleanup(func() {
+		server.Close()
+		if err := <-done; err != nil {
+			s.t.Errorf("Serve: %v", err)
+		}
+		claimer.Close()
+		store.Close()
+	})
+	s.addrs = append(s.addrs, ln.Addr().String())
+	s.servers = append(s.servers, server)
+	return ln.Addr().String()
+}
+
+func (s *stack) dsn(proxy int) string {
+	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", s.addrs[proxy])
+}
+
+func (s *stack) connect(dsn string) *pgx.Conn {
+	s.t.Helper()
+	c, err := pgx.Connect(s.t.Context(), dsn)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+// session opens a session through a proxy, tagged unless key is "".
+func (s *stack) session(proxy int, key string, token fencing.Token) *pgx.Conn {
+	s.t.Helper()
+	c := s.connect(s.dsn(proxy))
+	if key != "" {
+		s.tag(c, key, token)
+	}
+	return c
+}
+
+func (s *stack) tag(c *pgx.Conn, key string, token fencing.Token) {
+	s.t.Helper()
+	if _, err := c.Exec(s.t.Context(), fmt.Sprintf("SET fence.key = '%s'; SET fence.token = %d", key, token)); err != nil {
+		s.t.Fatalf("tag: %v", err)
+	}
+}
+
+func (s *stack) exec(sql string) {
+	s.t.Helper()
+	if _, err := s.admin.Exec(s.t.Context(), sql); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stack) count(where string) int {
+	s.t.Helper()
+	var n int
+	if err := s.admin.QueryRow(s.t.Context(), "SELECT count(*) FROM t WHERE "+where).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// raise moves the lock to a new holder and claims it through a proxy.
+func (s *stack) raise(proxy int, key string, token fencing.Token) {
+	s.t.Helper()
+	s.holders.hold(key, token)
+	s.session(proxy, key, token)
+}
+
+func code(err error) string {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return pgErr.Code
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// eventually polls until ok holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
