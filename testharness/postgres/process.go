@@ -24,8 +24,12 @@ const pollEvery = 5 * time.Millisecond
 // logTail is how much of the server's log an error shows, in bytes.
 const logTail = 2000
 
-// errPortTaken: the server could not bind its TCP port.
-var errPortTaken = errors.New("the port is taken")
+// Why a server ends at once, where it is worth another try.
+var (
+	errPortTaken = errors.New("the port is taken")
+	// errMemoryInUse: a backend of a killed postmaster is not quite gone.
+	errMemoryInUse = errors.New("backends of the server's former life are still there")
+)
 
 // A process is one life of the postmaster.
 type process struct {
@@ -37,6 +41,15 @@ type process struct {
 func (s *Server) launch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultStartTimeout)
 	defer cancel()
+	for {
+		err := s.launchOnce(ctx)
+		if !errors.Is(err, errMemoryInUse) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (s *Server) launchOnce(ctx context.Context) error {
 	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the server's log: %w", err)
@@ -56,8 +69,11 @@ func (s *Server) launch(ctx context.Context) error {
 	}
 	if err := s.waitReady(ctx, p); err != nil {
 		said := s.logSince(before)
-		if strings.Contains(said, "could not bind IPv4 address") {
+		switch {
+		case strings.Contains(said, "could not bind IPv4 address"):
 			err = errPortTaken
+		case strings.Contains(said, "pre-existing shared memory block"):
+			err = errMemoryInUse
 		}
 		return errors.Join(fmt.Errorf("start postgres on port %d: %w; its log ends: %s", s.port, err, said), p.stop())
 	}

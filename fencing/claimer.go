@@ -1,0 +1,308 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// The times of a claim.
+const (
+	// DefaultEvictAfter is how long a claim waits for stale transactions
+	// before it ends them.
+	DefaultEvictAfter = 200 * time.Millisecond
+	// DefaultClaimTimeout bounds the raising of a mark, waiting included.
+	DefaultClaimTimeout = 5 * time.Second
+	// DefaultVerifyTimeout bounds one question to etcd.
+	DefaultVerifyTimeout = 2 * time.Second
+)
+
+// An Evictor ends sessions of this proxy.
+type Evictor interface {
+	// Evict starts to end every session that is tagged with key at a token
+	// below below in database. It does not wait, and returns how many.
+	Evict(database, key string, below Token) int
+}
+
+// An Observer hears what claims do, for metrics and logs. It is called from
+// many goroutines and must not block.
+type Observer interface {
+	// ClaimDone is called once for each claim that was carried out.
+	ClaimDone(ClaimReport)
+	// BackendEnded is called for each backend that a claim ended.
+	BackendEnded(database, key string, b Blocker)
+}
+
+// A ClaimReport is what an Observer hears of one claim.
+type ClaimReport struct {
+	Database string
+	Pair     Pair
+	Outcome  Outcome
+	Err      *Error // nil unless Outcome is OutcomeRefused
+	Took     time.Duration
+	Evicted  int // sessions of this proxy that were told to end
+	Ended    int // backends that were ended in PostgreSQL
+}
+
+// An Outcome is how a claim ended.
+type Outcome int
+
+const (
+	// OutcomeRefused: the claim failed, and the mark is where it was.
+	OutcomeRefused Outcome = iota
+	// OutcomeRaised: the mark was raised to the token.
+	OutcomeRaised
+	// OutcomeHeld: etcd confirmed the token, and the mark was there already.
+	OutcomeHeld
+	// OutcomeKnown: this Claimer had verified the token before, and the mark
+	// is still there; etcd was not asked.
+	OutcomeKnown
+)
+
+func (o Outcome) String() string {
+	switch o {
+	case OutcomeRefused:
+		return "refused"
+	case OutcomeRaised:
+		return "raised"
+	case OutcomeHeld:
+		return "held"
+	case OutcomeKnown:
+		return "known"
+	default:
+		return "unknown"
+	}
+}
+
+// A Claimer carries claims out. The exported fields may be set before the
+// first claim.
+type Claimer struct {
+	Store     *Store
+	Authority Authority
+	Evictor   Evictor  // nil: there are no sessions to end
+	Observer  Observer // nil: nobody listens
+	Name      string   // who claims, for the table of marks; the host's name by default
+
+	EvictAfter    time.Duration
+	ClaimTimeout  time.Duration
+	VerifyTimeout time.Duration
+
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	flights singleflight.Group
+	known   *verified
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup // Add under mu, and only while not closed
+}
+
+// NewClaimer returns a Claimer with the default times. The Store stays the
+// caller's to close, after the Claimer.
+func NewClaimer(store *Store, authority Authority, evictor Evictor) *Claimer {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Claimer{
+		Store: store, Authority: authority, Evictor: evictor, Name: host,
+		EvictAfter: DefaultEvictAfter, ClaimTimeout: DefaultClaimTimeout, VerifyTimeout: DefaultVerifyTimeout,
+		ctx: ctx, cancel: cancel, known: newVerified(),
+	}
+}
+
+// Close breaks off the claims that run, and waits for them. What they have
+// begun in PostgreSQL ends by itself, within the claim's time-out.
+func (c *Claimer) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
+}
+
+// enter counts a goroutine that Close waits for.
+func (c *Claimer) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.running.Add(1)
+	return true
+}
+
+// Claim claims p in database: when it returns nil, etcd has confirmed p's
+// token as the current holder's, and no transaction with a lower token for the
+// key commits any more. Otherwise it returns an *Error with CodeStale,
+// CodeNotHolder, CodeUnverified, CodeLineage, CodeClaimTimeout or
+// CodeNotInstalled.
+//
+// Claims of the same pair at the same time are carried out once. ctx ends the
+// caller's wait only; the claim goes on for the others.
+func (c *Claimer) Claim(ctx context.Context, database string, p Pair) error {
+	if p.Key == "" || len(p.Key) > MaxKeyLen || p.Token <= 0 {
+		return malformed("a claim needs a key of 1 to %d bytes and a positive token", MaxKeyLen)
+	}
+	if !c.enter() {
+		return closing(p)
+	}
+	defer c.running.Done()
+	flight := database + "\x00" + p.Key + "\x00" + p.Token.String()
+	result := c.flights.DoChan(flight, func() (any, error) {
+		if !c.enter() {
+			return closing(p), nil
+		}
+		defer c.running.Done()
+		return c.carryOut(database, p), nil
+	})
+	select {
+	case r := <-result:
+		if refusal := r.Val.(*Error); refusal != nil {
+			mine := *refusal // it is shared, and callers may add to theirs
+			return &mine
+		}
+		return nil
+	case <-ctx.Done():
+		return Refuse(CodeUnverified, "%s token %d: the wait for the claim was given up", p.Key, p.Token).Because(ctx.Err())
+	}
+}
+
+func closing(p Pair) *Error {
+	return Refuse(CodeUnverified, "%s token %d: the proxy is shutting down", p.Key, p.Token).With("", "Retry on a new connection.")
+}
+
+// carryOut runs one claim and tells the Observer.
+func (c *Claimer) carryOut(database string, p Pair) *Error {
+	began := time.Now()
+	report := ClaimReport{Database: database, Pair: p}
+	report.Outcome, report.Err = c.steps(database, p, &report)
+	report.Took = time.Since(began)
+	if c.Observer != nil {
+		c.Observer.ClaimDone(report)
+	}
+	return report.Err
+}
+
+// steps takes the steps of a claim, in order: is it known, verify, evict, raise.
+func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, *Error) {
+	if done, refusal := c.isKnown(database, p); refusal != nil {
+		return OutcomeRefused, refusal
+	} else if done {
+		return OutcomeKnown, nil
+	}
+	v, refusal := c.verify(p)
+	if refusal != nil {
+		return OutcomeRefused, c.orStale(database, p, refusal)
+	}
+	if c.Evictor != nil {
+		report.Evicted = c.Evictor.Evict(database, p.Key, p.Token)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.ClaimTimeout)
+	defer cancel()
+	for range raiseTries {
+		r, refusal := c.raise(ctx, database, p, v, report)
+		if refusal != nil {
+			return OutcomeRefused, refusal
+		}
+		switch r.outcome {
+		case outcomeRaised:
+			c.known.add(database, p, r.where)
+			return OutcomeRaised, nil
+		case outcomeHeld:
+			c.known.add(database, p, r.where)
+			return OutcomeHeld, nil
+		case outcomeForeign:
+			return OutcomeRefused, lineage(p, "etcd cluster %s is not the one that the marks in database %s came from", v.Cluster, database)
+		case outcomeStale, outcomeBehind:
+			if v, refusal = c.again(p, r); refusal != nil {
+				return OutcomeRefused, refusal
+			}
+		default:
+			return OutcomeRefused, Refuse(CodeUnverified, "%s token %d: fence.claim answered %q", p.Key, p.Token, r.outcome)
+		}
+	}
+	return OutcomeRefused, Refuse(CodeUnverified, "%s token %d: the marks moved %d times during the claim", p.Key, p.Token, raiseTries).
+		With("", "Retry.")
+}
+
+// raiseTries bounds how often a claim starts over because a mark was raised
+// after its verification; each time takes another claim in the same instant.
+const raiseTries = 4
+
+// isKnown says whether this Claimer has verified p before, on this very
+// PostgreSQL, and the mark is still there. Then etcd needn't be asked: a holder
+// goes on while etcd is away.
+func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
+	where, ok := c.known.get(database, p)
+	if !ok {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.ClaimTimeout)
+	defer cancel()
+	m, here, err := c.Store.mark(ctx, database, p.Key)
+	switch {
+	case err != nil:
+		return false, c.Store.refusal(database, p, err)
+	case here != where || !m.Comparable || m.Token < p.Token:
+		return false, nil
+	case m.Token > p.Token:
+		return false, stale(p, m)
+	}
+	return true, nil
+}
+
+// verify asks the Authority.
+func (c *Claimer) verify(p Pair) (Verification, *Error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.VerifyTimeout)
+	defer cancel()
+	v, err := c.Authority.Verify(ctx, p.Key, p.Token)
+	if err == nil {
+		return v, nil
+	}
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return v, refusal
+	}
+	return v, Refuse(CodeUnverified, "%s token %d could not be verified with etcd", p.Key, p.Token).
+		With("", "Retry. Sessions that were claimed before go on.").Because(err)
+}
+
+// orStale answers a token that etcd didn't confirm: stale if it is below the
+// mark, whatever etcd said, and otherwise etcd's refusal.
+func (c *Claimer) orStale(database string, p Pair, refusal *Error) *Error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.VerifyTimeout)
+	defer cancel()
+	m, _, err := c.Store.mark(ctx, database, p.Key)
+	switch {
+	case notInstalled(err):
+		return c.Store.refusal(database, p, err)
+	case err == nil && m.Comparable && m.Token > p.Token:
+		return stale(p, m)
+	}
+	return refusal
+}
+
+// again verifies anew after a mark was seen that contradicts the verification.
+// Mostly the mark is just younger. But if etcd, asked after the mark was seen,
+// still knows less than the mark says, then its history went backwards: a
+// revision never falls, and a former holder never becomes the holder again.
+func (c *Claimer) again(p Pair, r raised) (Verification, *Error) {
+	v, refusal := c.verify(p)
+	switch {
+	case refusal != nil && r.mark.Token > p.Token:
+		return v, stale(p, r.mark)
+	case refusal != nil:
+		return v, refusal
+	case v.Revision < r.highest:
+		return v, lineage(p, "etcd is at revision %d, below the accepted token %d", v.Revision, r.highest)
+	case r.outcome == outcomeStale:
+		return v, lineage(p, "etcd names it the holder's, but token %d was accepted before", r.mark.Token)
+	}
+	return v, nil
+}

@@ -1,0 +1,121 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// MinServerVersion is the oldest PostgreSQL that claims and checks work with,
+// as server_version_num (pg_current_xact_id_if_assigned came with 13).
+const MinServerVersion = 130000
+
+// Preflight looks, when a proxy starts, whether claims can work: is the server
+// there, is schema fence installed in the DSN's own database, and has the role
+// the rights. The error is one line that names the cause and the mend.
+func (s *Store) Preflight(ctx context.Context) error {
+	config := s.config.ConnConfig
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return fmt.Errorf("connect to upstream PostgreSQL at %s as user %s (is it running, and is the connection string right?): %w",
+			address(config), config.User, reason(err))
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, look := range []func(context.Context, *pgx.Conn) error{s.checkServer, s.checkSchema, checkRights} {
+		if err := look(ctx, conn); err != nil {
+			return fmt.Errorf("upstream PostgreSQL at %s, database %s: %w", address(config), config.Database, err)
+		}
+	}
+	return nil
+}
+
+func address(c *pgx.ConnConfig) string {
+	if network, addr := pgconn.NetworkAddress(c.Host, c.Port); network == "unix" {
+		return addr
+	}
+	return net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
+}
+
+func (s *Store) checkServer(ctx context.Context, conn *pgx.Conn) error {
+	var version int
+	var standby bool
+	const query = "SELECT current_setting('server_version_num')::int, pg_is_in_recovery()"
+	if err := conn.QueryRow(ctx, query).Scan(&version, &standby); err != nil {
+		return fmt.Errorf("ask for the version: %w", err)
+	}
+	if version < MinServerVersion {
+		return fmt.Errorf("its version is %d.%d, and %d is the oldest that works: upgrade PostgreSQL", version/10000, version%10000, MinServerVersion/10000)
+	}
+	if standby {
+		return errors.New("it is a standby, where no mark can be raised: let the upstream be the primary")
+	}
+	return nil
+}
+
+func (s *Store) checkSchema(ctx context.Context, conn *pgx.Conn) error {
+	initialise := s.InitCommand(s.Database())
+	var there, claims bool
+	var role string
+	const rights = `
+		SELECT bool_and(f.oid IS NOT NULL), coalesce(bool_and(has_function_privilege(f.oid, 'EXECUTE')), false), quote_ident(current_user)
+		FROM (SELECT to_regprocedure(name)::oid AS oid FROM unnest($1::text[]) AS name) AS f`
+	if err := conn.QueryRow(ctx, rights, claimFunctions).Scan(&there, &claims, &role); err != nil {
+		return fmt.Errorf("look for schema fence: %w", err)
+	}
+	if !there {
+		return fmt.Errorf("schema fence is not installed, or an old one is; run: %s", initialise)
+	}
+	if !claims {
+		return fmt.Errorf("role %s may not claim; run: %s", role, grantClaims(role))
+	}
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT fence.version()").Scan(&version); err != nil {
+		return fmt.Errorf("read the version of schema fence: %w", err)
+	}
+	if version < SchemaVersion {
+		return fmt.Errorf("schema fence has version %d and this fenceproxy needs %d; run: %s", version, SchemaVersion, initialise)
+	}
+	if version > SchemaVersion {
+		return fmt.Errorf("schema fence has version %d and this fenceproxy knows %d; use a newer fenceproxy", version, SchemaVersion)
+	}
+	return nil
+}
+
+// checkRights looks for what an eviction needs: to see what blocks a claim, and
+// to end it.
+func checkRights(ctx context.Context, conn *pgx.Conn) error {
+	const query = `
+		SELECT pg_has_role('pg_read_all_stats', 'USAGE'), pg_has_role('pg_signal_backend', 'USAGE'), quote_ident(current_user)`
+	var sees, signals bool
+	var role string
+	if err := conn.QueryRow(ctx, query).Scan(&sees, &signals, &role); err != nil {
+		return fmt.Errorf("ask for the rights: %w", err)
+	}
+	switch {
+	case !sees:
+		return fmt.Errorf("role %s may not see what blocks a claim; run: GRANT pg_read_all_stats TO %s", role, role)
+	case !signals:
+		return fmt.Errorf("role %s may not end what blocks a claim; run: GRANT pg_signal_backend TO %s", role, role)
+	}
+	return nil
+}
+
+// reason is what a failed connection comes down to, in one line: pgx tells of
+// every address and TLS mode that it tried, and the last try says enough.
+func reason(err error) error {
+	var connect *pgconn.ConnectError
+	if !errors.As(err, &connect) {
+		return err
+	}
+	err = connect.Unwrap()
+	if tries, ok := err.(interface{ Unwrap() []error }); ok && len(tries.Unwrap()) > 0 {
+		all := tries.Unwrap()
+		err = all[len(all)-1]
+	}
+	return err
+}

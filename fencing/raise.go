@@ -1,0 +1,115 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// watchEvery is how often a claim that has to wait looks at what blocks it.
+const watchEvery = 20 * time.Millisecond
+
+// errSuperseded breaks off a claim whose token the mark has passed.
+var errSuperseded = errors.New("the mark has passed the token")
+
+// raise raises the mark. It waits for the transactions that hold the mark's
+// share lock, ends them after EvictAfter, and gives up when ctx ends.
+func (c *Claimer) raise(ctx context.Context, database string, p Pair, v Verification, report *ClaimReport) (raised, *Error) {
+	for broken := 0; ; {
+		r, w, err := c.raiseOnce(ctx, database, p, v)
+		for _, b := range w.ended {
+			report.Ended++
+			if c.Observer != nil {
+				c.Observer.BackendEnded(database, p.Key, b)
+			}
+		}
+		switch {
+		case err == nil:
+			return r, nil
+		case w.superseded:
+			return c.passed(ctx, database, p)
+		case ctx.Err() != nil && c.ctx.Err() != nil:
+			return raised{}, closing(p)
+		case ctx.Err() != nil, hasCode(err, codeLockTimeout, codeCanceled):
+			return raised{}, c.timedOut(database, p, w, err)
+		case hasCode(err, codeDeadlock):
+			continue
+		case !answered(err) && broken == 0:
+			// The connection broke, perhaps before this claim: PostgreSQL was
+			// restarted. A claim that did commit is answered "held".
+			broken++
+			continue
+		default:
+			return raised{}, c.Store.refusal(database, p, err)
+		}
+	}
+}
+
+// answered says whether err is PostgreSQL's own word, and not a broken
+// connection's.
+func answered(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) || errors.Is(err, errNotDurable) || errors.Is(err, errStoreClosed)
+}
+
+// raiseOnce runs fence.claim once, with a watch beside it.
+func (c *Claimer) raiseOnce(ctx context.Context, database string, p Pair, v Verification) (raised, *watch, error) {
+	w := &watch{pair: p, refused: map[int32]Blocker{}, ended: map[int32]Blocker{}}
+	conn, err := c.Store.claimConn(ctx, database, c.ClaimTimeout)
+	if err != nil {
+		return raised{}, w, err
+	}
+	defer conn.Release()
+	pools, err := c.Store.of(database)
+	if err != nil {
+		return raised{}, w, err
+	}
+	w.pool, w.pid = pools.watch, conn.Conn().PgConn().PID()
+
+	claiming, breakOff := context.WithCancelCause(ctx)
+	defer breakOff(nil)
+	answered, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		c.watchClaim(ctx, w, answered, breakOff)
+	}()
+	r, err := raise(claiming, conn, p, v, c.Name)
+	close(answered)
+	<-watched
+	return r, w, err
+}
+
+// watchClaim returns when the claim was answered, was superseded, or has run
+// out of time. It looks under the claim's own deadline, but never breaks a look
+// off because the claim was answered: that would cost the connection.
+func (c *Claimer) watchClaim(ctx context.Context, w *watch, answered <-chan struct{}, breakOff context.CancelCauseFunc) {
+	timer := time.NewTimer(c.EvictAfter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-answered:
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		w.look(ctx)
+		if w.superseded {
+			breakOff(errSuperseded)
+			return
+		}
+		timer.Reset(watchEvery)
+	}
+}
+
+// passed answers a claim that was broken off because the mark has passed its
+// token, with the mark as it is now.
+func (c *Claimer) passed(ctx context.Context, database string, p Pair) (raised, *Error) {
+	m, where, err := c.Store.mark(ctx, database, p.Key)
+	if err != nil {
+		return raised{}, c.Store.refusal(database, p, err)
+	}
+	return raised{outcome: outcomeStale, mark: m, highest: int64(m.Token), where: where}, nil
+}

@@ -1,0 +1,131 @@
+-- The claim: raises a mark to a token that etcd has just confirmed, or says
+-- why not. For the role that runs claims, never for applications.
+
+-- Which PostgreSQL this is: a token that was verified on one timeline is
+-- verified anew on another, for a failover may have lost the mark.
+CREATE OR REPLACE FUNCTION fence.whereabouts(OUT system_id text, OUT timeline text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    SELECT s.system_identifier::text INTO system_id FROM pg_control_system() AS s;
+    IF pg_is_in_recovery() THEN
+        timeline := 'standby';
+    ELSE
+        timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    END IF;
+END
+$$;
+
+-- The installed version, for a role that may claim and not read the tables.
+CREATE OR REPLACE FUNCTION fence.version()
+RETURNS integer
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (SELECT m.version FROM fence.meta AS m);
+END
+$$;
+
+-- What is accepted for a key: no row where there is no mark would cost the
+-- caller the whereabouts, so there is always one, with a null token then.
+-- comparable says whether the mark is of the current lineage.
+CREATE OR REPLACE FUNCTION fence.accepted(
+    p_key text,
+    OUT token bigint, OUT lock_key text, OUT claimed_at timestamptz, OUT comparable boolean,
+    OUT system_id text, OUT timeline text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    SELECT m.token, m.lock_key, m.claimed_at, m.lineage = (SELECT max(l.epoch) FROM fence.lineage AS l)
+        INTO token, lock_key, claimed_at, comparable FROM fence.mark AS m WHERE m.resource_key = p_key;
+    comparable := coalesce(comparable, false);
+    SELECT w.system_id, w.timeline INTO system_id, timeline FROM fence.whereabouts() AS w;
+END
+$$;
+
+-- outcome is one of
+--   raised   the mark is p_token now, and was lower or missing
+--   held     the mark was p_token already: nothing written, nobody waited for
+--   stale    the mark is higher
+--   behind   the mark of some key is above p_revision: either etcd's history
+--            went backwards, or that mark is younger than the verification.
+--            Which of the two, a verification begun after this answer tells
+--   foreign  p_cluster is not the etcd cluster that the marks came from
+-- with the mark as it is then, and the highest mark of the lineage for behind.
+--
+-- The UPDATE waits for the share locks of running checked transactions. That
+-- wait is the barrier: when this function's transaction has committed, none
+-- with a lower token can commit any more. INSERT … ON CONFLICT DO UPDATE would
+-- lock the row, and so wait, where nothing is to be raised.
+CREATE OR REPLACE FUNCTION fence.claim(
+    p_key text, p_token bigint, p_lock_key text, p_cluster text, p_revision bigint, p_by text,
+    OUT outcome text, OUT token bigint, OUT lock_key text, OUT claimed_at timestamptz, OUT highest bigint,
+    OUT system_id text, OUT timeline text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_lineage fence.lineage;
+    v_mark    fence.mark;
+BEGIN
+    IF p_token > p_revision THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+            MESSAGE = format('token %s is above the revision %s at which etcd was asked about it', p_token, p_revision);
+    END IF;
+    -- A mark that a crash or a failover can lose is none.
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    SELECT w.system_id, w.timeline INTO system_id, timeline FROM fence.whereabouts() AS w;
+    LOOP
+        SELECT * INTO v_lineage FROM fence.lineage AS l ORDER BY l.epoch DESC LIMIT 1;
+        IF NOT FOUND THEN
+            INSERT INTO fence.lineage VALUES (1, p_cluster, clock_timestamp(), session_user) ON CONFLICT DO NOTHING;
+            CONTINUE;
+        END IF;
+        SELECT max(m.token) INTO highest FROM fence.mark AS m WHERE m.lineage = v_lineage.epoch;
+        SELECT * INTO v_mark FROM fence.mark AS m WHERE m.resource_key = p_key;
+        token := v_mark.token;
+        lock_key := v_mark.lock_key;
+        claimed_at := v_mark.claimed_at;
+        IF v_lineage.cluster <> p_cluster THEN
+            outcome := 'foreign';
+            RETURN;
+        ELSIF highest > p_revision THEN
+            outcome := 'behind';
+            RETURN;
+        ELSIF v_mark.token IS NULL THEN
+            INSERT INTO fence.mark VALUES (p_key, p_token, p_lock_key, v_lineage.epoch, clock_timestamp(), p_by)
+                ON CONFLICT DO NOTHING;
+        ELSIF v_mark.lineage = v_lineage.epoch AND v_mark.token > p_token THEN
+            outcome := 'stale';
+            RETURN;
+        ELSIF v_mark.lineage = v_lineage.epoch AND v_mark.token = p_token THEN
+            -- A commit whose wait for its standby was broken off is visible,
+            -- and yet not replicated. What is written here has to wait for the
+            -- standby itself, and so for all that was written before it.
+            IF current_setting('synchronous_standby_names') <> '' THEN
+                PERFORM pg_logical_emit_message(true, 'fence', '');
+            END IF;
+            outcome := 'held';
+            RETURN;
+        ELSE
+            UPDATE fence.mark AS m
+                SET token = p_token, lock_key = p_lock_key, lineage = v_lineage.epoch,
+                    claimed_at = clock_timestamp(), claimed_by = p_by
+                WHERE m.resource_key = p_key
+                  AND (m.lineage < v_lineage.epoch OR m.lineage = v_lineage.epoch AND m.token < p_token);
+        END IF;
+        IF FOUND THEN
+            outcome := 'raised';
+            token := p_token;
+            lock_key := p_lock_key;
+            RETURN;
+        END IF;
+        -- Another claim was first: look again.
+    END LOOP;
+END
+$$;

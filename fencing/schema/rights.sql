@@ -1,0 +1,8 @@
+-- Everybody may run the check, and nobody but the owner anything else. Roles
+-- that run claims without owning the schema are granted EXECUTE on fence.claim,
+-- fence.accepted and fence.version by hand, and keep it over upgrades.
+REVOKE ALL ON SCHEMA fence FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA fence FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA fence FROM PUBLIC;
+GRANT USAGE ON SCHEMA fence TO PUBLIC;
+GRANT EXECUTE ON FUNCTION fence.check(boolean) TO PUBLIC;
