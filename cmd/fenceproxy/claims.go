@@ -1,0 +1,59 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
+
+// claimObserver counts and logs what claims do. Keys stand in the log only:
+// as metric labels they would be without number.
+type claimObserver struct {
+	logger *slog.Logger
+	claims *prometheus.CounterVec   // outcome, code ("" unless refused)
+	took   *prometheus.HistogramVec // outcome
+	ended  prometheus.Counter
+}
+
+func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer) *claimObserver {
+	o := &claimObserver{
+		logger: logger,
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fenceproxy_claims_total", Help: "Claims carried out, by outcome and, if refused, SQLSTATE.",
+		}, []string{"outcome", "code"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fenceproxy_claim_seconds", Help: "How long claims took, by outcome.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"outcome"}),
+		ended: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fenceproxy_claim_ended_backends_total", Help: "PostgreSQL backends that claims ended because stale work blocked them.",
+		}),
+	}
+	registry.MustRegister(o.claims, o.took, o.ended)
+	return o
+}
+
+// ClaimDone is fencing.Observer's.
+func (o *claimObserver) ClaimDone(r fencing.ClaimReport) {
+	code := ""
+	if r.Err != nil {
+		code = string(r.Err.Code)
+	}
+	o.claims.WithLabelValues(r.Outcome.String(), code).Inc()
+	o.took.WithLabelValues(r.Outcome.String()).Observe(r.Took.Seconds())
+	if r.Err != nil {
+		o.logger.Warn("claim refused", "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
+			"code", code, "error", r.Err, "took", r.Took)
+		return
+	}
+	o.logger.Debug("claim", "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
+		"outcome", r.Outcome.String(), "evicted", r.Evicted, "ended", r.Ended, "took", r.Took)
+}
+
+// BackendEnded is fencing.Observer's.
+func (o *claimObserver) BackendEnded(database, key string, b fencing.Blocker) {
+	o.ended.Inc()
+	o.logger.Warn("ended a backend that blocked a claim", "database", database, "key", key, "backend", b.String())
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+	"github.com/fenceproxy/fenceproxy/testharness/stack"
+)
+
+// devCommand is a playground: PostgreSQL, etcd and a proxy that are gone when
+// it ends.
+type devCommand struct {
+	listen, etcdListen address
+	postgresPort       uint16
+}
+
+// devDatabase is the database that dev makes.
+const devDatabase = "app"
+
+func newDev() *cobra.Command {
+	c := &devCommand{listen: "127.0.0.1:0", etcdListen: "127.0.0.1:0"}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a throw-away PostgreSQL, etcd and proxy to try things with",
+		Long: `Run a throw-away PostgreSQL with schema fence, an etcd and a proxy, and print what to type
+next. Ctrl-C ends and removes all of it.`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect; port 0 takes a free one")
+	flags.Var(&c.etcdListen, "etcd-listen", "where etcd listens (loopback only); port 0 takes a free one")
+	flags.Uint16Var(&c.postgresPort, "postgres-port", 0, "port of the PostgreSQL behind the proxy; 0 takes a free one")
+	return cmd
+}
+
+func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
+	s, err := stack.Start(ctx, stack.Options{
+		Postgres: postgres.Options{Port: int(c.postgresPort)},
+		EtcdAddr: string(c.etcdListen),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := s.Close(); err == nil {
+			err = closed
+		}
+	}()
+	if err := furnish(ctx, s); err != nil {
+		return err
+	}
+	p, err := s.StartProxy(devDatabase, string(c.listen), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(stdout, c.guide(s, p)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	fmt.Fprintln(stdout, "\nRemoved.")
+	return nil
+}
+
+// furnish makes a database with something in it to write to.
+func furnish(ctx context.Context, s *stack.Stack) error {
+	if err := s.CreateDatabase(ctx, devDatabase); err != nil {
+		return err
+	}
+	if err := s.Install(ctx, devDatabase); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, s.DSN(stack.RoleApp, devDatabase))
+	if err != nil {
+		return fmt.Errorf("connect for the first table: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, `CREATE TABLE orders (id int PRIMARY KEY, status text); INSERT INTO orders VALUES (8472, 'new')`)
+	return err
+}
+
+// guide is what to paste into another terminal.
+func (c *devCommand) guide(s *stack.Stack, p *stack.Proxy) string {
+	return strings.NewReplacer(
+		"{fenceproxy}", shellQuote(os.Args[0]),
+		"{etcd}", s.Etcd.Endpoint(),
+		"{psql}", "psql "+shellQuote(s.ProxyDSN(p.Addr(), stack.RoleApp, devDatabase)),
+		"{proxy}", p.Addr(),
+		"{postgres}", s.Postgres.Addr(),
+	).Replace(`proxy       {proxy}
+PostgreSQL  {postgres} (behind it)
+etcd        {etcd}
+
+Paste into another terminal. Without a tag, everything is as ever:
+
+  {psql} -c "TABLE orders"
+
+Hold a lock while psql runs; its session carries the lock's token:
+
+  {fenceproxy} lock order:8472 --etcd {etcd} -- {psql} -c "SHOW fence.token" -c "UPDATE orders SET status = 'paid'"
+
+Be a holder of long ago, with token 1. This write is refused (LF001):
+
+  PGOPTIONS='-c fence.key=order:8472 -c fence.token=1' {psql} -v VERBOSITY=verbose -c "UPDATE orders SET status = 'lost'"
+
+Ctrl-C here ends and removes all of it.
+`)
+}
+
+// shellQuote makes a word of s for a POSIX shell.
+func shellQuote(s string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+="
+	if s != "" && strings.Trim(s, safe) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

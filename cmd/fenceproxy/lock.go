@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenceproxy/fenceproxy/leases"
+)
+
+// defaultKillAfter is how long a command may take to end after its lock was
+// lost.
+const defaultKillAfter = 5 * time.Second
+
+// lockCommand holds a lock while a command runs.
+type lockCommand struct {
+	etcd      etcdFlags
+	config    string
+	ttl       span
+	wait      wait
+	killAfter span
+
+	key    string
+	argv   []string
+	stderr io.Writer
+}
+
+func newLock(env environment) *cobra.Command {
+	c := &lockCommand{
+		etcd:      etcdFlags{prefix: leases.DefaultPrefix},
+		ttl:       span(leases.DefaultTTL),
+		killAfter: span(defaultKillAfter),
+	}
+	cmd := &cobra.Command{
+		Use:   "lock KEY [flags] -- CMD [ARG…]",
+		Short: "Hold a lock while a command runs",
+		Long: `Hold the lock KEY in etcd while CMD runs.
+
+CMD finds FENCE_KEY and FENCE_TOKEN in its environment, and PGOPTIONS set so that
+psql and every other program that uses libpq presents the lock at startup.
+
+The exit status is CMD's own (128 and the number of the signal that ended it).
+It is 1 if the lock is taken (--wait waits for it) or etcd can't be reached. If the
+lock is lost, CMD and all in its process group get SIGTERM, after --kill-after
+SIGKILL, and the exit status is 1.`,
+		Example: `  fenceproxy lock invoices:2026-07 --etcd http://127.0.0.1:2379 -- psql -h 127.0.0.1 -p 6433 -f invoices.sql`,
+		Args:    c.parseArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := configure(cmd, env); err != nil {
+				return err
+			}
+			c.stderr = cmd.ErrOrStderr()
+			return c.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	c.etcd.add(flags)
+	addConfig(flags, &c.config)
+	flags.Var(&c.ttl, "ttl", "how long the lock outlives a holder that stopped renewing")
+	flags.Var(&c.wait, "wait", "how long to wait for a taken lock; 0 tries once")
+	flags.Var(&c.killAfter, "kill-after", "time between SIGTERM and SIGKILL when the lock is lost")
+	return cmd
+}
+
+// parseArgs wants KEY -- CMD, so that CMD's own flags are never ours.
+func (c *lockCommand) parseArgs(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case len(args) == 0 || dash == 0:
+		return usagef("lock: KEY is missing")
+	case dash < 0 && len(args) > 1, dash > 1:
+		return usagef("lock: unexpected argument %q; the command stands after --", args[1])
+	case len(args) == 1:
+		return usagef("lock: CMD is missing; it stands after --")
+	}
+	c.key, c.argv = args[0], args[1:]
+	return lockKey(c.key)
+}
+
+func (c *lockCommand) run(ctx context.Context) error {
+	if err := c.etcd.check(); err != nil {
+		return err
+	}
+	if len(c.etcd.endpoints) == 0 {
+		return usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379")
+	}
+	client, err := leases.NewClient(c.etcd.endpoints, nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	locker := leases.NewLocker(client)
+	locker.Prefix, locker.TTL = c.etcd.prefix, time.Duration(c.ttl)
+	lease, err := c.acquire(ctx, locker)
+	if err != nil {
+		return err
+	}
+	// The signals that end this process by default; the command gets them.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+
+	child, err := startChild(c.argv, lockEnv(os.Environ(), c.key, lease.Token()))
+	if err != nil {
+		c.release(lease)
+		fmt.Fprintf(c.stderr, "fenceproxy: start command: %v\n", err)
+		return startFailure(err)
+	}
+	return c.hold(lease, child, signals)
+}
+
+func (c *lockCommand) acquire(ctx context.Context, locker *leases.Locker) (*leases.Lease, error) {
+	if c.wait == 0 {
+		return locker.TryAcquire(ctx, c.key)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(c.wait),
+		fmt.Errorf("waited %v: %w", time.Duration(c.wait), context.DeadlineExceeded))
+	defer cancel()
+	for {
+		lease, err := locker.Acquire(ctx, c.key)
+		// A lease that died while waiting has cost the place in line only.
+		if errors.Is(err, leases.ErrLost) && ctx.Err() == nil {
+			continue
+		}
+		return lease, err
+	}
+}
+
+// hold waits for the command's end or the lock's.
+func (c *lockCommand) hold(lease *leases.Lease, child *child, signals <-chan os.Signal) error {
+	for {
+		select {
+		case <-child.done:
+			return c.ended(lease, child)
+		case sig := <-signals:
+			child.signal(sig.(syscall.Signal))
+		case <-lease.Context().Done():
+			fmt.Fprintf(c.stderr, "fenceproxy: %v; ending the command\n", context.Cause(lease.Context()))
+			child.end(time.Duration(c.killAfter))
+			c.release(lease)
+			return exitStatus(1)
+		}
+	}
+}
+
+// ended gives the lock back and passes the command's exit status on, unless
+// the lock turns out to have been lost before the command's end.
+func (c *lockCommand) ended(lease *leases.Lease, child *child) error {
+	code := child.exitCode()
+	if lost := c.release(lease); lost && code == 0 {
+		code = 1
+	}
+	if code == 0 {
+		return nil
+	}
+	return exitStatus(code)
+}
+
+// release gives the lock back. That it was lost before the command ended is
+// the caller's to tell; that etcd can't be told is only worth a line.
+func (c *lockCommand) release(lease *leases.Lease) (lost bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	heard := lease.Context().Err() != nil
+	err := lease.Release(ctx)
+	if err != nil && !heard {
+		fmt.Fprintf(c.stderr, "fenceproxy: release lock: %v\n", err)
+	}
+	return errors.Is(err, leases.ErrLost)
+}

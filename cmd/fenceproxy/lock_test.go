@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenceproxy/fenceproxy/leases"
+)
+
+// lockArgs is a command line of lock on etcd.
+func lockArgs(etcd *leases.Embedded, key string, rest ...string) []string {
+	return append([]string{"lock", key, "--etcd", etcd.Endpoint()}, rest...)
+}
+
+func etcdClient(t testing.TB, etcd *leases.Embedded) *clientv3.Client {
+	t.Helper()
+	client, err := leases.NewClient([]string{etcd.Endpoint()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// holderKeys are the etcd keys in line for a lock.
+func holderKeys(t testing.TB, client *clientv3.Client, key string) []string {
+	t.Helper()
+	got, err := client.Get(context.Background(), leases.LockPrefix(leases.DefaultPrefix, key)+"/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, kv := range got.Kvs {
+		keys = append(keys, fmt.Sprintf("%s %d", kv.Key, kv.CreateRevision))
+	}
+	return keys
+}
+
+// hold takes the lock of key as another client would.
+func hold(t testing.TB, client *clientv3.Client, key string) *leases.Lease {
+	t.Helper()
+	lease, err := leases.NewLocker(client).TryAcquire(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lease.Release(context.Background()) })
+	return lease
+}
+
+func TestLock_ExitStatus(t *testing.T) {
+	etcd := startEtcd(t)
+	client := etcdClient(t, etcd)
+	for name, c := range map[string]struct {
+		argv []string
+		want int
+	}{
+		"success":        {[]string{"true"}, 0},
+		"failure":        {[]string{"sh", "-c", "exit 7"}, 7},
+		"signal":         {[]string{"sh", "-c", "kill -KILL $$"}, 128 + 9},
+		"not found":      {[]string{"no-such-command-anywhere"}, 127},
+		"no such path":   {[]string{"/no/such/command"}, 127},
+		"not executable": {[]string{"/etc/passwd"}, 126},
+		"own flags":      {[]string{"sh", "-c", `[ "$1" = --ttl ]`, "sh", "--ttl"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := program(t, nil, lockArgs(etcd, "job:1", append([]string{"--"}, c.argv...)...)...)
+			if code != c.want || stdout != "" {
+				t.Errorf("got exit %d, stdout %q, stderr %q, want exit %d", code, stdout, stderr, c.want)
+			}
+			if left := holderKeys(t, client, "job:1"); len(left) > 0 {
+				t.Errorf("got %v left in etcd, want the lock released", left)
+			}
+		})
+	}
+}
+
+func TestLock_Environment(t *testing.T) {
+	etcd := startEtcd(t)
+	key := `a key/with \ and 'quotes'`
+	env := []string{"PGOPTIONS=-c statement_timeout=5s", "FENCE_KEY=old", "FENCE_TOKEN=1"}
+	client := etcdClient(t, etcd)
+	script := `printf '%s\n' "$FENCE_KEY" "$FENCE_TOKEN" "$PGOPTIONS"; cat`
+	p := start(t, env, lockArgs(etcd, key, "--", "sh", "-c", script)...)
+	if code := p.wait(); code != 0 {
+		t.Fatalf("got exit %d: %s", code, p.stderr.String())
+	}
+	lines := strings.Split(p.stdout.String(), "\n")
+	if lines[0] != key {
+		t.Errorf("FENCE_KEY: got %q, want %q", lines[0], key)
+	}
+	// The only key ever put into this etcd was created at revision 2.
+	if lines[1] != "2" {
+		t.Errorf("FENCE_TOKEN: got %q, want 2", lines[1])
+	}
+	want := `-c statement_timeout=5s -c fence.key=a\ key/with\ \\\ and\ 'quotes' -c fence.token=2`
+	if lines[2] != want {
+		t.Errorf("PGOPTIONS: got %q, want %q", lines[2], want)
+	}
+	if left := holderKeys(t, client, key); len(left) > 0 {
+		t.Errorf("got %v left in etcd", left)
+	}
+}
+
+func TestLock_HoldsWhileCommandRuns(t *testing.T) {
+	etcd := startEtcd(t)
+	client := etcdClient(t, etcd)
+	marker := filepath.Join(t.TempDir(), "token")
+	p := start(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sh", "-c", `echo $FENCE_TOKEN > "$0.new"; mv "$0.new" "$0"; exec sleep 60`, marker)...)
+	var token string
+	eventually(t, "the command's start", func() bool {
+		text, err := os.ReadFile(marker)
+		token = strings.TrimSpace(string(text))
+		return err == nil
+	})
+	keys := holderKeys(t, client, "job:1")
+	if len(keys) != 1 || !strings.HasSuffix(keys[0], " "+token) {
+		t.Errorf("got %v in etcd, want one key created at %s", keys, token)
+	}
+	code, _, stderr := program(t, nil, lockArgs(etcd, "job:1", "--", "true")...)
+	if code != 1 || !strings.Contains(stderr, "lock is taken") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("second holder: got exit %d, %q, want 1 and one line that the lock is taken", code, stderr)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 128+15 {
+		t.Errorf("got exit %d, want that of a command ended by SIGTERM", code)
+	}
+	if left := holderKeys(t, client, "job:1"); len(left) > 0 {
+		t.Errorf("got %v left in etcd, want the lock released", left)
+	}
+}
+
+func TestLock_RenewsItsLease(t *testing.T) {
+	etcd := startEtcd(t)
+	// Twice the time to live; a lock that isn't renewed is lost on the way.
+	code, _, stderr := program(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sleep", "4")...)
+	if code != 0 {
+		t.Errorf("got exit %d: %s", code, stderr)
+	}
+}
+
+func TestLock_Wait(t *testing.T) {
+	etcd := startEtcd(t)
+	client := etcdClient(t, etcd)
+	lease := hold(t, client, "job:1")
+
+	code, _, stderr := program(t, nil, lockArgs(etcd, "job:1", "--wait", "100ms", "--", "true")...)
+	if code != 1 || !strings.Contains(stderr, "lock is taken") {
+		t.Errorf("wait in vain: got exit %d, %q, want 1 and that the lock is taken", code, stderr)
+	}
+
+	p := start(t, nil, lockArgs(etcd, "job:1", "--wait", "1m", "--", "true")...)
+	eventually(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
+	if err := lease.Release(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(); code != 0 {
+		t.Errorf("got exit %d: %s", code, p.stderr.String())
+	}
+}
+
+func TestLock_InterruptedWhileWaiting(t *testing.T) {
+	etcd := startEtcd(t)
+	client := etcdClient(t, etcd)
+	hold(t, client, "job:1")
+	p := start(t, nil, lockArgs(etcd, "job:1", "--wait", "1m", "--", "true")...)
+	eventually(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 1 {
+		t.Errorf("got exit %d: %s", code, p.stderr.String())
+	}
+	if left := holderKeys(t, client, "job:1"); len(left) != 1 {
+		t.Errorf("got %v in line, want the holder only", left)
+	}
+}
+
+// lose takes a lock away from its holder, as an administrator might.
+func lose(t testing.TB, client *clientv3.Client, key string) {
+	t.Helper()
+	if _, err := client.Delete(context.Background(), leases.LockPrefix(leases.DefaultPrefix, key)+"/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pidIn reads a process id; 0 while the file isn't there.
+func pidIn(t testing.TB, path string) int {
+	t.Helper()
+	text, _ := os.ReadFile(path)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid
+}
+
+func TestLock_LossEndsTheWholeGroup(t *testing.T) {
+	for name, script := range map[string]string{
+		// A shell with a child of its own, both ended by SIGTERM.
+		"obedient": `sleep 600 & echo $! >"$0.new"; mv "$0.new" "$0"; wait`,
+		// The shell goes at SIGTERM, its child only at SIGKILL.
+		"stubborn child": `(trap '' TERM; exec sleep 600) & echo $! >"$0.new"; mv "$0.new" "$0"; wait`,
+		// Nobody goes by himself.
+		"stubborn": `trap '' TERM; sleep 600 & echo $! >"$0.new"; mv "$0.new" "$0"; wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := startEtcd(t)
+			client := etcdClient(t, etcd)
+			path := filepath.Join(t.TempDir(), "pid")
+			p := start(t, nil, lockArgs(etcd, "job:1", "--kill-after", "500ms", "--", "sh", "-c", script, path)...)
+			eventually(t, "the command's child", func() bool { return pidIn(t, path) > 0 })
+			lose(t, client, "job:1")
+			if code := p.wait(); code != 1 {
+				t.Errorf("got exit %d, want 1", code)
+			}
+			if said := p.stderr.String(); !strings.Contains(said, "lock is lost") || strings.Count(said, "\n") != 1 {
+				t.Errorf("got %q, want one line that the lock is lost", said)
+			}
+			pid := pidIn(t, path)
+			eventually(t, "the end of the command's child", func() bool { return gone(pid) })
+		})
+	}
+}
+
+// gone tells whether a process has ended; one that nobody has waited for yet
+// counts.
+func gone(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	state := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))[0]
+	return state == "Z" || state == "X"
+}
+
+func TestLock_LossWhenEtcdIsAway(t *testing.T) {
+	etcd := startEtcd(t)
+	path := filepath.Join(t.TempDir(), "pid")
+	p := start(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sh", "-c", `echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 600`, path)...)
+	eventually(t, "the command", func() bool { return pidIn(t, path) > 0 })
+	etcd.Close()
+	if code := p.wait(); code != 1 {
+		t.Errorf("got exit %d, want 1: %s", code, p.stderr.String())
+	}
+	if said := p.stderr.String(); !strings.Contains(said, "not renewed in time") {
+		t.Errorf("got %q, want the cause", said)
+	}
+}
+
+func TestLock_ForwardsSignals(t *testing.T) {
+	etcd := startEtcd(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		path := filepath.Join(t.TempDir(), "pid")
+		script := `trap 'exit 33' INT TERM HUP; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done`
+		p := start(t, nil, lockArgs(etcd, "job:1", "--", "sh", "-c", script, path)...)
+		eventually(t, "the command", func() bool { return pidIn(t, path) > 0 })
+		p.signal(sig)
+		if code := p.wait(); code != 33 {
+			t.Errorf("%v: got exit %d, want the command's own 33: %s", sig, code, p.stderr.String())
+		}
+	}
+}
+
+func TestLock_EtcdUnreachable(t *testing.T) {
+	code, _, stderr := program(t, nil, "lock", "job:1", "--etcd", "http://127.0.0.1:1", "--", "true")
+	if code != 1 || !strings.Contains(stderr, "etcd is unavailable") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("got exit %d, %q, want 1 and one line that etcd is unavailable", code, stderr)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(exitCode(err, os.Stderr))
+}
+
+// run carries out one command line. It returns when the command is done or,
+// for the ones that serve, some time after ctx is.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := newRoot(os.LookupEnv, os.Environ())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// newRoot makes the command tree. The environment is passed in, so that what
+// reads it can be seen.
+func newRoot(lookup func(string) (string, bool), environ []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fenceproxy",
+		Short:         "A PostgreSQL proxy that refuses the writes of lock holders that lost their lock",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q; fenceproxy --help lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	env := environment{lookup: lookup, all: environ}
+	root.AddCommand(
+		newServe(env), newDev(), newDemo(env), newInit(env), newLock(env), newVersion(), newActor(),
+	)
+	return root
+}
+
+// A usageError is a command line, variable or file that can't be carried out
+// as it stands: exit status 2.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// An exitStatus ends the program with a status and no word of its own: what
+// there was to say has been said.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// exitCode says what err is worth as an exit status, and tells stderr in one
+// line what went wrong.
+func exitCode(err error, stderr io.Writer) int {
+	var status exitStatus
+	var usage *usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return int(status)
+	}
+	fmt.Fprintf(stderr, "fenceproxy: %v\n", err)
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+// exactArgs is cobra.ExactArgs with a usage error that names what is missing.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > len(names) {
+			return usagef("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
+		}
+		if len(args) < len(names) {
+			return usagef("%s: %s is missing", cmd.CommandPath(), names[len(args)])
+		}
+		return nil
+	}
+}

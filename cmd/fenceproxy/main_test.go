@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/leases"
+)
+
+// asProgram in the environment makes the test binary the program itself, so
+// that tests see real processes, exit statuses and signals, and the race
+// detector sees them too.
+const asProgram = "TEST_AS_FENCEPROXY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// A process is the program at work.
+type process struct {
+	t              testing.TB
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer
+	done           chan struct{}
+}
+
+// start runs the program and ends it, with what it started, when the test
+// does.
+func start(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.WaitDelay = 10 * time.Second
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // its status is read from ProcessState
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	})
+	return p
+}
+
+// wait returns the exit status.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(60 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		p.t.Fatalf("%v did not end; it said\n%s", p.cmd.Args[1:], p.stderr.String())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// program runs the program to its end.
+func program(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	p := start(t, env, args...)
+	code = p.wait()
+	return code, p.stdout.String(), p.stderr.String()
+}
+
+// eventually polls until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never came: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// startEtcd starts an etcd for the test and returns its URL.
+func startEtcd(t testing.TB) *leases.Embedded {
+	t.Helper()
+	etcd := leases.NewEmbedded(t.TempDir())
+	etcd.Addr = "127.0.0.1:0"
+	if err := etcd.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	return etcd
+}
+
+func TestRun_UsageErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown command":  {[]string{"swerve"}, `unknown command "swerve"`},
+		"unknown flag":     {[]string{"serve", "--lisen", "x"}, "unknown flag: --lisen"},
+		"extra argument":   {[]string{"version", "now"}, `unexpected argument "now"`},
+		"no upstream":      {[]string{"serve"}, "--upstream is missing"},
+		"init no upstream": {[]string{"init"}, "--upstream is missing"},
+		"no etcd":          {[]string{"serve", "--upstream", "postgres://u@127.0.0.1/app"}, "--etcd is missing"},
+		"two etcds":        {[]string{"serve", "--upstream", "postgres://u@127.0.0.1/app", "--etcd", "http://127.0.0.1:1", "--embed-etcd", "x"}, "exclude each other"},
+		"bad duration":     {[]string{"serve", "--claim-timeout", "5"}, `--claim-timeout: bad value "5": a duration`},
+		"zero duration":    {[]string{"serve", "--evict-after", "0s"}, `--evict-after: bad value "0s"`},
+		"bad address":      {[]string{"serve", "--listen", "6433"}, `--listen: bad value "6433": host:port`},
+		"bad level":        {[]string{"serve", "--log-level", "loud"}, "one of debug, info, warn, error"},
+		"bad endpoint":     {[]string{"lock", "k", "--etcd", "http://h", "--", "true"}, `--etcd: bad value "http://h"`},
+		"bad dsn":          {[]string{"serve", "--upstream", "nonsense"}, "--upstream: bad value: postgres://"},
+		"hosts":            {[]string{"serve", "--upstream", "postgres://u@a,b/app"}, "one host is expected"},
+		"tls":              {[]string{"serve", "--upstream", "postgres://u@a/app?sslmode=require", "--etcd", "http://127.0.0.1:1"}, "sslmode require"},
+		"evict over claim": {[]string{"serve", "--upstream", "postgres://u@a/app", "--etcd", "http://127.0.0.1:1", "--evict-after", "9s"}, "--evict-after (9s) must be below --claim-timeout (5s)"},
+		"prefix":           {[]string{"serve", "--upstream", "postgres://u@a/app", "--etcd", "http://127.0.0.1:1", "--lock-prefix", "/locks"}, "must end in /"},
+		"lock no key":      {[]string{"lock", "--", "true"}, "KEY is missing"},
+		"lock no dash":     {[]string{"lock", "k", "true"}, "stands after --"},
+		"lock no command":  {[]string{"lock", "k"}, "CMD is missing"},
+		"lock empty key":   {[]string{"lock", "", "--", "true"}, "KEY"},
+		"lock no etcd":     {[]string{"lock", "k", "--", "true"}, "--etcd is missing"},
+		"demo unknown":     {[]string{"demo", "nope"}, `no scenario "nope"; there are paused-holder, paused-in-transaction`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := program(t, nil, c.args...)
+			if code != 2 || stdout != "" {
+				t.Errorf("got exit %d, stdout %q, want 2 and nothing", code, stdout)
+			}
+			if !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got stderr %q, want one line with %q", stderr, c.want)
+			}
+		})
+	}
+}
+
+func TestRun_Version(t *testing.T) {
+	code, stdout, stderr := program(t, nil, "version")
+	if code != 0 || !strings.HasPrefix(stdout, "fenceproxy ") || stderr != "" {
+		t.Errorf("got exit %d, %q, %q", code, stdout, stderr)
+	}
+}

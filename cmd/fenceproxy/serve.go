@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/proxy"
+)
+
+// defaultDrainTimeout is how long sessions may take to end their transaction
+// when the proxy is asked to stop.
+const defaultDrainTimeout = 30 * time.Second
+
+// serveCommand is the proxy itself.
+type serveCommand struct {
+	upstream upstreamFlags
+	etcd     etcdFlags
+	config   string
+
+	listen, adminListen, etcdListen address
+
+	embedDir      string
+	evictAfter    span
+	claimTimeout  span
+	verifyTimeout span
+	drainTimeout  span
+	logLevel      choice
+	logFormat     choice
+}
+
+func newServe(env environment) *cobra.Command {
+	c := &serveCommand{
+		etcd:          etcdFlags{prefix: leases.DefaultPrefix},
+		listen:        defaultListen,
+		adminListen:   defaultAdminListen,
+		etcdListen:    leases.DefaultEmbeddedAddr,
+		evictAfter:    span(fencing.DefaultEvictAfter),
+		claimTimeout:  span(fencing.DefaultClaimTimeout),
+		verifyTimeout: span(fencing.DefaultVerifyTimeout),
+		drainTimeout:  span(defaultDrainTimeout),
+		logLevel:      choice{"info", []string{"debug", "info", "warn", "error"}},
+		logFormat:     choice{"text", []string{"text", "json"}},
+	}
+	cmd := &cobra.Command{
+		Use:   "serve --upstream DSN (--etcd URL,… | --embed-etcd DIR)",
+		Short: "Run the proxy",
+		Long: `Run the proxy until SIGTERM or SIGINT. It then takes no more clients, lets each session
+end its transaction within --drain-timeout, and cuts off the rest; a second signal
+cuts them off at once.
+
+Each flag can also be set by a variable (FENCEPROXY_CLAIM_TIMEOUT for --claim-timeout) or
+in the file that --config names (claim_timeout: 5s). A flag wins over a variable, a
+variable over the file.`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := configure(cmd, env); err != nil {
+				return err
+			}
+			return c.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	c.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
+	addConfig(flags, &c.config)
+	c.upstream.add(flags)
+	c.etcd.add(flags)
+	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
+	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
+	flags.StringVar(&c.embedDir, "embed-etcd", "", "run a single-node etcd in this process, with its data in `DIR`, instead of --etcd")
+	flags.Var(&c.etcdListen, "etcd-listen", "where the embedded etcd listens (loopback only)")
+	flags.Var(&c.evictAfter, "evict-after", "how long a claim waits for stale transactions before it ends them")
+	flags.Var(&c.claimTimeout, "claim-timeout", "the longest that a claim may take")
+	flags.Var(&c.verifyTimeout, "verify-timeout", "how long etcd may take to verify a token")
+	flags.Var(&c.drainTimeout, "drain-timeout", "how long sessions may take to end when the proxy is stopped")
+	flags.Var(&c.logLevel, "log-level", "the least that is logged")
+	flags.Var(&c.logFormat, "log-format", "how it is logged")
+}
+
+// check refuses what no single flag can know to be wrong.
+func (c *serveCommand) check() error {
+	if err := c.upstream.check(); err != nil {
+		return err
+	}
+	if c.upstream.dsn.insists() {
+		return usagef("--upstream: sslmode require and above can't be honoured: client sessions reach the upstream without TLS")
+	}
+	switch external, embedded := len(c.etcd.endpoints) > 0, c.embedDir != ""; {
+	case external && embedded:
+		return usagef("--etcd and --embed-etcd exclude each other")
+	case !external && !embedded:
+		return usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379; or --embed-etcd DIR")
+	}
+	if c.evictAfter >= c.claimTimeout {
+		return usagef("--evict-after (%v) must be below --claim-timeout (%v)", &c.evictAfter, &c.claimTimeout)
+	}
+	return c.etcd.check()
+}
+
+func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	logger := c.logger(stderr)
+	client, closeEtcd, err := c.openEtcd(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer closeEtcd()
+	authority := leases.NewAuthority(client)
+	authority.Prefix = c.etcd.prefix
+	store, err := fencing.NewStore(c.upstream.dsn.text)
+	if err != nil {
+		return fmt.Errorf("open upstream: %w", err)
+	}
+	defer store.Close()
+	if err := c.preflight(ctx, store, authority); err != nil {
+		return err
+	}
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	claimer := c.claimer(store, authority)
+	claimer.Observer = newClaimObserver(logger, registry)
+	defer claimer.Close()
+	network, addr := c.upstream.dsn.dial()
+	server := proxy.NewServer(proxy.Upstream{Network: network, Address: addr}, claimer)
+	server.Logger, server.Metrics = logger, proxy.NewMetrics(registry)
+	claimer.Evictor = server
+
+	return c.serve(ctx, logger, server, newAdmin(registry,
+		probe{"upstream", c.upstream.ping}, probe{"etcd", authority.Ping}))
+}
+
+func (c *serveCommand) claimer(store *fencing.Store, authority *leases.Authority) *fencing.Claimer {
+	claimer := fencing.NewClaimer(store, authority, nil)
+	claimer.EvictAfter = time.Duration(c.evictAfter)
+	claimer.ClaimTimeout = time.Duration(c.claimTimeout)
+	claimer.VerifyTimeout = time.Duration(c.verifyTimeout)
+	return claimer
+}
+
+func (c *serveCommand) logger(stderr io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.logLevel.value)); err != nil {
+		level = slog.LevelInfo // not reached: the flag knows its words
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.logFormat.value == "json" {
+		return slog.New(slog.NewJSONHandler(stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(stderr, options))
+}
+
+// openEtcd returns a client of the cluster that was named, or of one that it
+// starts in this process.
+func (c *serveCommand) openEtcd(ctx context.Context, logger *slog.Logger) (*clientv3.Client, func(), error) {
+	urls := []string(c.etcd.endpoints)
+	closeServer := func() {}
+	if c.embedDir != "" {
+		embedded := leases.NewEmbedded(c.embedDir)
+		embedded.Addr = string(c.etcdListen)
+		if err := embedded.Start(ctx); err != nil {
+			return nil, nil, fmt.Errorf("--embed-etcd, --etcd-listen: %w", err)
+		}
+		logger.Info("embedded etcd serves", "url", embedded.Endpoint(), "dir", c.embedDir)
+		urls, closeServer = []string{embedded.Endpoint()}, embedded.Close
+	}
+	client, err := leases.NewClient(urls, nil)
+	if err != nil {
+		closeServer()
+		return nil, nil, usagef("--etcd: %v", err)
+	}
+	return client, func() { client.Close(); closeServer() }, nil
+}
+
+// preflight looks at everything that a first claim would need, so that what
+// is missing is said at start and not to some client at night.
+func (c *serveCommand) preflight(ctx context.Context, store *fencing.Store, authority *leases.Authority) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*startTimeout)
+	defer cancel()
+	if err := c.upstream.ping(ctx); err != nil {
+		return err
+	}
+	if err := store.Preflight(ctx); err != nil {
+		return err
+	}
+	ctx, cancel = context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := authority.Ping(ctx); err != nil {
+		return fmt.Errorf("%w; start it or mend --etcd", err)
+	}
+	return nil
+}
+
+// serve runs the listeners until ctx ends, and then drains.
+func (c *serveCommand) serve(ctx context.Context, logger *slog.Logger, server *proxy.Server, admin *admin) error {
+	clients, err := listen("--listen", c.listen)
+	if err != nil {
+		return err
+	}
+	defer clients.Close()
+	adminClients, err := listen("--admin-listen", c.adminListen)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(clients) })
+	group.Go(func() error { return admin.serve(adminClients) })
+	group.Go(func() error {
+		<-ctx.Done()
+		admin.draining.Store(true)
+		defer admin.close()
+		return c.drain(logger, server)
+	})
+	logger.Info("ready", "listen", clients.Addr().String(), "admin", adminClients.Addr().String(), "upstream", c.upstream.where(),
+		"version", buildVersion())
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	logger.Info("stopped")
+	return nil
+}
+
+// drain lets the sessions end. Cutting some off is no failure of the proxy:
+// it was asked to stop.
+func (c *serveCommand) drain(logger *slog.Logger, server *proxy.Server) error {
+	logger.Info("draining", "timeout", time.Duration(c.drainTimeout))
+	again, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(again, time.Duration(c.drainTimeout))
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		logger.Warn("sessions were cut off", "cause", err)
+	}
+	return nil
+}
+
+// listen opens a port; the error names the flag to mend.
+func listen(flag string, at address) (net.Listener, error) {
+	ln, err := net.Listen("tcp", string(at))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w; stop what has the port or choose another", flag, at, rootCause(err))
+	}
+	return ln, nil
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
+
+// The types of flags. Each checks in Set, so that a bad value is refused
+// with the name of the flag, variable or line that it came from.
+
+// span is a duration above zero.
+type span time.Duration
+
+func (s *span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("a duration above 0 such as 200ms or 5s is expected")
+	}
+	*s = span(d)
+	return nil
+}
+func (s *span) String() string { return time.Duration(*s).String() }
+func (*span) Type() string     { return "duration" }
+
+// wait is a duration that may be zero.
+type wait time.Duration
+
+func (w *wait) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return fmt.Errorf("a duration such as 0s, 30s or 5m is expected")
+	}
+	*w = wait(d)
+	return nil
+}
+func (w *wait) String() string { return time.Duration(*w).String() }
+func (*wait) Type() string     { return "duration" }
+
+// address is a host and a port to listen on; port 0 lets the system choose.
+type address string
+
+func (a *address) Set(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		return fmt.Errorf("host:port is expected, such as 127.0.0.1:6433")
+	}
+	*a = address(text)
+	return nil
+}
+func (a *address) String() string { return string(*a) }
+func (*address) Type() string     { return "host:port" }
+
+// endpoints are the client addresses of etcd's members.
+type endpoints []string
+
+func (e *endpoints) Set(text string) error {
+	var all []string
+	for item := range strings.SplitSeq(text, ",") {
+		item = strings.TrimSpace(item)
+		if !strings.Contains(item, "://") {
+			item = "http://" + item
+		}
+		u, err := url.Parse(item)
+		if err != nil || u.Host == "" || u.Port() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
+			return fmt.Errorf("URLs joined with commas are expected, such as http://10.0.0.1:2379,http://10.0.0.2:2379")
+		}
+		all = append(all, item)
+	}
+	*e = all
+	return nil
+}
+func (e *endpoints) String() string { return strings.Join(*e, ",") }
+func (*endpoints) Type() string     { return "URL,…" }
+
+// choice is one word out of a few.
+type choice struct {
+	value string
+	among []string
+}
+
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.among, text) {
+		return fmt.Errorf("one of %s is expected", strings.Join(c.among, ", "))
+	}
+	c.value = text
+	return nil
+}
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return strings.Join(c.among, "|") }
+
+// dsn is the connection string of the protected PostgreSQL. It holds a
+// password, so it says of itself only whether it is set.
+type dsn struct {
+	text   string
+	config *pgx.ConnConfig
+}
+
+func (d *dsn) Set(text string) error {
+	config, err := pgx.ParseConfig(text)
+	if err != nil {
+		// The driver's message quotes the connection string.
+		return fmt.Errorf("postgres://user@host:port/database or host=… user=… dbname=… is expected")
+	}
+	for _, f := range config.Fallbacks {
+		if f.Host != config.Host || f.Port != config.Port {
+			return fmt.Errorf("one host is expected, not several")
+		}
+	}
+	d.text, d.config = text, config
+	return nil
+}
+func (d *dsn) String() string { return "" }
+func (*dsn) Type() string     { return "DSN" }
+
+// dial is where the proxy dials for its clients' sessions.
+func (d *dsn) dial() (network, addr string) {
+	return pgconn.NetworkAddress(d.config.Host, d.config.Port)
+}
+
+// insists says whether the DSN accepts TLS only (sslmode require or above).
+func (d *dsn) insists() bool {
+	if d.config.TLSConfig == nil {
+		return false
+	}
+	for _, f := range d.config.Fallbacks {
+		if f.TLSConfig == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// lockKey checks the name of a lock as fencing does.
+func lockKey(key string) error {
+	if _, err := fencing.ParseTag(key, "1", ""); err != nil {
+		return usagef("KEY: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package stack
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/fenceproxy/fenceproxy/leases"
+)
+
+// A Process is a proxy in a process of its own: fenceproxy serve.
+type Process struct {
+	Addr  string // where clients connect
+	Admin string // where /metrics, /healthz and /readyz are
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when its log has ended
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+// StartProcess runs `program serve` on the stack and returns once it is ready.
+// program is the command line of fenceproxy itself; flags are added to what
+// the stack sets.
+func (s *Stack) StartProcess(ctx context.Context, database string, program []string, flags ...string) (*Process, error) {
+	argv := append(append(program[:len(program):len(program)], "serve",
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--etcd", s.Etcd.Endpoint(), "--lock-prefix", leases.DefaultPrefix, "--log-format", "json"), flags...)
+	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
+	// A password has no place on a command line.
+	p.cmd.Env = append(os.Environ(), "FENCEPROXY_UPSTREAM="+s.DSN(RoleFence, database))
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	log, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start proxy: %w", err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start proxy: %w", err)
+	}
+	s.processes = append(s.processes, p)
+	ready := make(chan struct{})
+	go p.read(log, ready)
+	select {
+	case <-ready:
+		return p, nil
+	case <-p.done:
+		return nil, fmt.Errorf("start proxy: it ended: %s", strings.TrimSpace(p.Log()))
+	case <-ctx.Done():
+		p.Kill()
+		return nil, fmt.Errorf("start proxy: %w: %s", context.Cause(ctx), strings.TrimSpace(p.Log()))
+	}
+}
+
+// read keeps the log, and takes the addresses from its line "ready". It ends
+// when the process does.
+func (p *Process) read(log io.Reader, ready chan<- struct{}) {
+	defer close(p.done)
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		p.mu.Lock()
+		p.log.Write(lines.Bytes())
+		p.log.WriteByte('\n')
+		p.mu.Unlock()
+		var line struct{ Msg, Listen, Admin string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "ready" && p.Addr == "" {
+			p.Addr, p.Admin = line.Listen, line.Admin
+			close(ready)
+		}
+	}
+}
+
+// Log is what the process has logged so far.
+func (p *Process) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// Signal sends sig: SIGSTOP and SIGCONT pause and wake the proxy, SIGTERM has
+// it drain.
+func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Kill ends the process at once, paused or not, and waits for it.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	_, _ = p.Wait()
+}
+
+// Wait waits for the process to end and returns its exit status. It may be
+// called after Kill.
+func (p *Process) Wait() (int, error) {
+	<-p.done
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && p.cmd.ProcessState == nil {
+		return 0, err
+	}
+	return p.cmd.ProcessState.ExitCode(), nil
+}

@@ -1,0 +1,67 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/proxy"
+)
+
+// A Proxy is a proxy in this process.
+type Proxy struct {
+	Server  *proxy.Server
+	Claimer *fencing.Claimer
+
+	store  *fencing.Store
+	ln     net.Listener
+	served chan error
+}
+
+// StartProxy starts a proxy whose claims run in the databases of the stack;
+// database is the one that its DSN names. addr "" takes a free port.
+func (s *Stack) StartProxy(database, addr string, logger *slog.Logger) (*Proxy, error) {
+	store, err := fencing.NewStore(s.DSN(RoleFence, database))
+	if err != nil {
+		return nil, fmt.Errorf("open upstream: %w", err)
+	}
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		store.Close()
+		return nil, fmt.Errorf("listen for clients: %w", err)
+	}
+	claimer := fencing.NewClaimer(store, leases.NewAuthority(s.Client), nil)
+	server := proxy.NewServer(proxy.Upstream{Network: "tcp", Address: s.Postgres.Addr()}, claimer)
+	if logger != nil {
+		server.Logger = logger
+	}
+	claimer.Evictor = server
+	p := &Proxy{Server: server, Claimer: claimer, store: store, ln: ln, served: make(chan error, 1)}
+	go p.serve()
+	s.proxies = append(s.proxies, p)
+	return p, nil
+}
+
+// serve ends when the server is closed.
+func (p *Proxy) serve() { p.served <- p.Server.Serve(p.ln) }
+
+// Addr is where clients connect.
+func (p *Proxy) Addr() string { return p.ln.Addr().String() }
+
+// Close cuts all sessions off and ends the proxy. It may be called twice.
+func (p *Proxy) Close() error {
+	if p.store == nil {
+		return nil
+	}
+	err := errors.Join(p.Server.Close(), <-p.served)
+	p.Claimer.Close()
+	p.store.Close()
+	p.store = nil
+	return err
+}
