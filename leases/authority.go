@@ -2,7 +2,6 @@ package leases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -49,7 +48,7 @@ func (a *Authority) Verify(ctx context.Context, key string, token fencing.Token)
 // and the cause.
 func (a *Authority) Ping(ctx context.Context) error {
 	if _, err := a.ask(ctx, strings.TrimSuffix(a.Prefix, "/")+"/.ping"); err != nil {
-		return fmt.Errorf("ask etcd at %s: %s: %w: %w", a.endpoints(), reason(err), ErrUnavailable, err)
+		return fmt.Errorf("ask etcd at %s: %s: %w: %w", a.endpoints(), reason(a.client, err), ErrUnavailable, err)
 	}
 	return nil
 }
@@ -71,10 +70,10 @@ func (a *Authority) ask(ctx context.Context, lockPrefix string) (*queue, error) 
 			return q, nil
 		case ctx.Err() == nil && timedOut:
 			continue
-		case seen.err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.Canceled):
-			// The client retried until the time was up; what it met on
-			// the way says more than that.
-			return nil, seen.err
+		case ctx.Err() != nil && seen.err != nil:
+			// The client tried until the time was up; what it met on the
+			// way says more than that.
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), seen.err)
 		default:
 			return nil, err
 		}
@@ -94,7 +93,7 @@ func shorter(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (a *Authority) unverified(key string, token fencing.Token, err error) *fencing.Error {
-	return fencing.Refuse(fencing.CodeUnverified, "%s token %d could not be verified: %s", show(key), token, reason(err)).With(
+	return fencing.Refuse(fencing.CodeUnverified, "%s token %d could not be verified: %s", show(key), token, reason(a.client, err)).With(
 		fmt.Sprintf("Key %s, presented token %d, etcd at %s.", show(key), token, a.endpoints()),
 		"Retry: nothing was changed, and sessions that were claimed before go on. If it lasts, look at etcd: "+
 			"`etcdctl --endpoints="+a.endpoints()+" endpoint status --write-out=table` must show every member and one leader.",

@@ -10,13 +10,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 )
 
@@ -39,9 +39,6 @@ const (
 	// is nobody to hold an election with, and a start waits for one. It also
 	// makes 1 s the shortest lease.
 	heartbeatMS, electionMS = 20, 200
-	// commitInterval is a fifth of etcd's own, too: etcd complains if it
-	// leads before it has written its term to its database.
-	commitInterval = 20 * time.Millisecond
 )
 
 // An Embedded is a single-node etcd in this process, on loopback without
@@ -61,6 +58,9 @@ type Embedded struct {
 	level  zap.AtomicLevel
 	rpc    *grpc.Server // etcd's own
 	server *embed.Etcd
+
+	endpoint string
+	closing  sync.Once
 }
 
 // NewEmbedded returns an etcd that keeps its data in folder dir, which Start
@@ -102,9 +102,10 @@ func (e *Embedded) Start(ctx context.Context) error {
 		}
 		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
 	}
+	e.endpoint = "http://" + e.server.Clients[0].Addr().String()
 	if err := e.ready(ctx, registered); err != nil {
 		e.Close()
-		return err
+		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
 	}
 	return nil
 }
@@ -118,28 +119,33 @@ func (e *Embedded) ready(ctx context.Context, registered <-chan *grpc.Server) er
 	case e.rpc = <-registered:
 		return nil
 	case err := <-e.server.Err():
-		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
+		return err
 	case <-e.server.Server.StopNotify():
-		return fmt.Errorf("start embedded etcd in %s: it stopped", e.dir)
+		return errors.New("it stopped")
 	case <-timer.C:
-		return fmt.Errorf("start embedded etcd in %s: not ready within %v", e.dir, e.StartTimeout)
+		return fmt.Errorf("not ready within %v", e.StartTimeout)
 	case <-ctx.Done():
-		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 }
 
-// Endpoint returns the URL that clients connect to.
-func (e *Embedded) Endpoint() string { return "http://" + e.server.Clients[0].Addr().String() }
+// Endpoint returns the URL that clients connect to. It is set by Start.
+func (e *Embedded) Endpoint() string { return e.endpoint }
 
-// Err reports that a running etcd stopped serving. It is closed by Close.
+// Err reports that a running etcd stopped serving. Start makes the channel,
+// Close closes it.
 func (e *Embedded) Err() <-chan error { return e.server.Err() }
 
 // Close ends etcd and unlocks the folder. Requests under way are cut off, as
-// they would be if the machine went down. A second call does nothing.
+// they would be if the machine went down. It does nothing on an etcd that
+// didn't start, or when it is called again.
 func (e *Embedded) Close() {
-	if e.server == nil {
-		return
+	if e.server != nil {
+		e.closing.Do(e.close)
 	}
+}
+
+func (e *Embedded) close() {
 	// etcd alone would wait for seconds for open watches to end, and logs the
 	// end of its listener as an error.
 	e.level.SetLevel(zap.FatalLevel)
@@ -147,7 +153,6 @@ func (e *Embedded) Close() {
 		e.rpc.Stop()
 	}
 	e.server.Close()
-	e.server = nil
 	e.unlockDir()
 }
 
@@ -170,9 +175,8 @@ func (e *Embedded) config(listen url.URL, registered chan<- *grpc.Server) (*embe
 	c.InitialClusterToken = rand.Text()
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
 	c.EnableGRPCGateway = false
-	c.TickMs, c.ElectionMs, c.BackendBatchInterval = heartbeatMS, electionMS, commitInterval
-	encoder := zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig())
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(e.Log)), e.level)))
+	c.TickMs, c.ElectionMs = heartbeatMS, electionMS
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(newLogCore(e.Log, e.level)))
 	c.ServiceRegister = func(s *grpc.Server) { registered <- s }
 	return c, nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
@@ -31,19 +33,28 @@ var (
 	ErrAddrInUse = errors.New("address is taken")
 )
 
-// reason puts into words why a question to etcd has no answer. The words are
-// safe to show to any client; addresses and causes are not in them.
-func reason(err error) string {
+// reason puts into words why a question to etcd over client failed with err.
+// The words are safe to show to anybody; addresses and causes are not in them.
+func reason(client *clientv3.Client, err error) string {
+	const late = "etcd did not answer in time"
+	known := err
 	var answer rpctypes.EtcdError
-	switch known := rpctypes.Error(err); {
+	var wire interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &wire) {
+		known = rpctypes.Error(wire.GRPCStatus().Err())
+	}
+	switch {
 	case errors.Is(known, rpctypes.ErrNoLeader):
 		return "etcd has no leader"
 	case errors.As(known, &answer):
 		return "etcd can't answer (" + answer.Error() + ")"
 	case errors.Is(err, context.Canceled):
 		return "the question was given up"
+	case errors.Is(err, context.DeadlineExceeded) && client.ActiveConnection().GetState() == connectivity.Ready:
+		return late
 	case errors.Is(err, context.DeadlineExceeded):
-		return "etcd did not answer in time"
+		// The etcd client waits for a connection until the time is up.
+		return "etcd can't be reached"
 	}
 	switch status.Code(err) {
 	case codes.Unavailable:
@@ -51,7 +62,7 @@ func reason(err error) string {
 	case codes.Canceled:
 		return "the question was given up"
 	case codes.DeadlineExceeded:
-		return "etcd did not answer in time"
+		return late
 	case codes.Unauthenticated, codes.PermissionDenied:
 		return "etcd refuses this client's credentials"
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -120,7 +121,8 @@ func (l *Locker) grant(ctx context.Context, key string) (*Lease, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("acquire lock %s: %w", show(key), context.Cause(ctx))
 	default:
-		return nil, fmt.Errorf("acquire lock %s: get a lease: %s: %w: %w", show(key), reason(err), ErrUnavailable, err)
+		return nil, fmt.Errorf("acquire lock %s: get a lease of etcd at %s: %s: %w: %w", show(key),
+			strings.Join(l.client.Endpoints(), ","), reason(l.client, err), ErrUnavailable, err)
 	}
 }
 
@@ -186,7 +188,7 @@ func (l *Locker) explain(ctx, outlived context.Context, lease *Lease, err error)
 	case errors.Is(err, ErrLost):
 		return fmt.Errorf("acquire lock %s: %w", key, err)
 	default:
-		return fmt.Errorf("acquire lock %s: %s: %w: %w", key, reason(err), ErrUnavailable, err)
+		return fmt.Errorf("acquire lock %s: %s: %w: %w", key, reason(l.client, err), ErrUnavailable, err)
 	}
 }
 

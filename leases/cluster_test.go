@@ -1,0 +1,75 @@
+package leases_test
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+)
+
+// startPair runs a cluster of two. Either loses its quorum by the other's stop,
+// which may be called at any time.
+func startPair(t testing.TB) (members [2]*embed.Etcd, stop [2]func()) {
+	t.Helper()
+	var peers [2]url.URL
+	for i := range peers {
+		peers[i] = freeURL(t)
+	}
+	initial := fmt.Sprintf("m0=%s,m1=%s", peers[0].String(), peers[1].String())
+	type started struct {
+		etcd *embed.Etcd
+		err  error
+	}
+	results := [2]chan started{make(chan started, 1), make(chan started, 1)}
+	for i := range peers {
+		config := foreignConfig(t.TempDir())
+		config.Name = fmt.Sprintf("m%d", i)
+		config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peers[i]}, []url.URL{peers[i]}
+		config.InitialCluster = initial
+		config.TickMs, config.ElectionMs = 50, 500
+		go func() {
+			etcd, err := embed.StartEtcd(config)
+			results[i] <- started{etcd, err}
+		}()
+	}
+	for i := range results {
+		got := wait(t, "a member to start", results[i])
+		if got.err != nil {
+			t.Fatalf("start member %d: %v", i, got.err)
+		}
+		members[i], stop[i] = got.etcd, sync.OnceFunc(got.etcd.Close)
+		t.Cleanup(stop[i])
+	}
+	for _, member := range members {
+		wait(t, "a member to be ready", member.Server.ReadyNotify())
+	}
+	return members, stop
+}
+
+// foreignConfig is that of an etcd which this package did not start: etcd's
+// own defaults, on a free port, without a peer to talk to.
+func foreignConfig(dir string) *embed.Config {
+	free := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
+	config := embed.NewConfig()
+	config.Dir = dir
+	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{free}, []url.URL{free}
+	config.ListenPeerUrls = nil
+	config.EnableGRPCGateway = false
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	return config
+}
+
+// freeURL returns that of a port which nobody listens on at the moment.
+func freeURL(t testing.TB) url.URL {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	defer listener.Close()
+	return url.URL{Scheme: "http", Host: listener.Addr().String()}
+}
