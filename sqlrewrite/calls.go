@@ -142,6 +142,8 @@ func (c *calls) alias(text []byte) bool {
 		return c.before.kw == kwGrouping
 	case kwMaterialized:
 		return c.before.kw == kwNot && c.p3.kw == kwAs
+	case kwVarying:
+		return c.character(text)
 	}
 	return false
 }
@@ -157,6 +159,17 @@ func (c *calls) operand(text []byte) bool {
 		return len(word) > 0 && !precedesExpression(word)
 	}
 	return c.before.kind.isString()
+}
+
+// character reports whether the token before the name begins CHARACTER VARYING
+// and its like.
+func (c *calls) character(text []byte) bool {
+	var buf [longestWord]byte
+	switch string(fold(&buf, text[c.before.start:c.before.end])) {
+	case "bit", "char", "character", "nchar":
+		return true
+	}
+	return false
 }
 
 // samples knows the sampling methods that are built in.

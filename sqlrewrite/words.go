@@ -90,6 +90,7 @@ const (
 	kwUpdate
 	kwVacuum
 	kwValues
+	kwVarying
 	kwVerbose
 	kwWith
 )
@@ -317,6 +318,8 @@ func longKeyword(w []byte) keyword {
 		return kwTablespace
 	case "transaction":
 		return kwTransaction
+	case "varying":
+		return kwVarying
 	case "verbose":
 		return kwVerbose
 	}
@@ -328,15 +331,15 @@ func longKeyword(w []byte) keyword {
 // parser/kwlist.h calls COL_NAME_KEYWORD in every version since 12.
 func construct(w []byte) bool {
 	switch string(w) {
-	case "all", "and", "any", "array", "as", "asymmetric", "between", "case", "cast",
-		"check", "collate", "constraint", "default", "desc", "distinct", "do", "else",
-		"end", "except", "fetch", "for", "foreign", "from", "group", "having", "in",
-		"intersect", "lateral", "limit", "not", "offset", "on", "only", "or", "order",
-		"placing", "primary", "references", "returning", "select", "some", "symmetric",
-		"table", "then", "to", "trailing", "leading", "both", "union", "unique", "using",
-		"variadic", "when", "where", "window", "with":
+	case "all", "and", "any", "array", "as", "asymmetric", "both", "case", "cast", "check",
+		"collate", "constraint", "current_time", "current_timestamp", "default", "desc",
+		"distinct", "do", "else", "end", "except", "fetch", "for", "foreign", "from", "group",
+		"having", "in", "intersect", "lateral", "leading", "limit", "localtime",
+		"localtimestamp", "not", "offset", "on", "only", "or", "order", "placing", "primary",
+		"references", "returning", "select", "some", "symmetric", "table", "then", "to",
+		"trailing", "union", "unique", "using", "variadic", "when", "where", "window", "with":
 		return true
-	case "bigint", "bit", "boolean", "char", "character", "coalesce", "dec", "decimal",
+	case "between", "bigint", "bit", "boolean", "char", "character", "coalesce", "dec", "decimal",
 		"exists", "extract", "float", "greatest", "grouping", "int", "integer", "interval",
 		"least", "national", "nchar", "none", "nullif", "numeric", "overlay", "position",
 		"precision", "real", "row", "setof", "smallint", "substring", "time", "timestamp",
