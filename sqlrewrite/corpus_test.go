@@ -24,7 +24,7 @@ func corpus(t testing.TB, name string) []string {
 	return texts
 }
 
-// wholeCorpus is every text there is.
+// wholeCorpus is every text that PostgreSQL's grammar takes.
 func wholeCorpus(t testing.TB) []string {
 	t.Helper()
 	var texts []string

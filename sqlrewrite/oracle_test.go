@@ -2,6 +2,7 @@ package sqlrewrite_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -234,11 +235,10 @@ func (o *oracle) judge(t testing.TB, text string) bool {
 // TestSplit_Grammar compares the whole corpus with PostgreSQL's grammar.
 func TestSplit_Grammar(t *testing.T) {
 	o := newOracle(t)
-	statements, refused := 0, 0
+	statements := 0
 	for _, text := range wholeCorpus(t) {
 		if !o.judge(t, text) {
-			refused++
-			t.Logf("refused %q", text)
+			t.Errorf("the grammar refuses %q", text)
 			continue
 		}
 		statements += len(split(t, text, sqlrewrite.Options{}))
@@ -246,5 +246,38 @@ func TestSplit_Grammar(t *testing.T) {
 	if statements < 500 {
 		t.Errorf("the grammar took %d statements, want at least 500", statements)
 	}
-	t.Logf("%d statements, %d texts that the grammar refuses", statements, refused)
+}
+
+// TestSplit_Refused: text that the grammar refuses is split somehow, or is
+// unterminated; it never panics, and PostgreSQL runs none of it either way.
+func TestSplit_Refused(t *testing.T) {
+	o := newOracle(t)
+	for _, text := range corpus(t, "refused.sql") {
+		if o.judge(t, text) {
+			t.Errorf("the grammar takes %q", text)
+		}
+		_, err := sqlrewrite.Split(nil, []byte(text), sqlrewrite.Options{})
+		if got, want := errors.Is(err, sqlrewrite.ErrUnterminated), strings.Contains(text, "unterminated"); got != want {
+			t.Errorf("Split(%q): %v, want unterminated: %t", text, err, want)
+		}
+	}
+}
+
+// TestSplit_Functions: no function of pg_catalog that may write is on the list
+// of those without side effects.
+func TestSplit_Functions(t *testing.T) {
+	o := newOracle(t)
+	reads := 0
+	for name := range o.volatility {
+		s := one(t, "SELECT "+name+"(1)", sqlrewrite.Options{})
+		if s.Class != sqlrewrite.Read {
+			continue
+		}
+		if reads++; !o.harmless(name) {
+			t.Errorf("%s() is a read", name)
+		}
+	}
+	if reads < 400 {
+		t.Errorf("%d functions are reads, want at least 400: is the list gone?", reads)
+	}
 }
