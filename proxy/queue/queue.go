@@ -84,8 +84,8 @@ func (q *Queue) Push(e Entry) {
 		}
 		q.skipping = false
 	}
-	if e.Kind == CopyData && q.count > 0 && q.at(q.count-1).Kind == CopyData {
-		return
+	if e.Kind.marker() && (q.count == 0 || e.Kind == CopyData && q.at(q.count-1).Kind == CopyData) {
+		return // stray, or one more of the same
 	}
 	if q.count == len(q.ring) {
 		q.grow()
@@ -104,9 +104,6 @@ func (q *Queue) Reply(t byte) (Outcome, error) {
 	switch t {
 	case wire.NoticeResponse, wire.ParameterStatus, wire.NotificationResponse:
 		return Outcome{}, nil
-	}
-	for q.count > 0 && q.at(0).Kind.marker() {
-		q.pop()
 	}
 	if q.count == 0 {
 		return Outcome{}, fmt.Errorf("%w: %q while nothing is due", ErrUnexpected, t)
@@ -281,15 +278,25 @@ func (q *Queue) MayCommit() bool {
 
 func (q *Queue) at(i int) *Entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
+// pop takes the head out, and the markers behind it, which wait for nothing.
 func (q *Queue) pop() *Entry {
-	q.last = *q.at(0)
+	last := q.take()
+	for q.count > 0 && q.at(0).Kind.marker() {
+		q.take()
+	}
+	q.last = last
+	return &q.last
+}
+
+func (q *Queue) take() Entry {
+	e := *q.at(0)
 	*q.at(0) = Entry{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.count--
-	if q.last.Kind.ready() {
+	if e.Kind.ready() {
 		q.ready--
 	}
-	return &q.last
+	return e
 }
 
 // remove takes entry number i out of the middle.
