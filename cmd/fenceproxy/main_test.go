@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,8 +30,26 @@ func TestMain(m *testing.M) {
 type process struct {
 	t              testing.TB
 	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer
+	stdout, stderr output
 	done           chan struct{}
+}
+
+// output is what a process writes; it can be read while it does.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
 }
 
 // start runs the program and ends it, with what it started, when the test
@@ -66,6 +85,16 @@ func (p *process) wait() int {
 		p.t.Fatalf("%v did not end; it said\n%s", p.cmd.Args[1:], p.stderr.String())
 	}
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// ended tells whether the process has ended.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (p *process) signal(sig syscall.Signal) {

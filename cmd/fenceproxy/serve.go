@@ -132,7 +132,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 		return fmt.Errorf("open upstream: %w", err)
 	}
 	defer store.Close()
-	if err := c.preflight(ctx, store, authority); err != nil {
+	if err := preflight(ctx, store, authority); err != nil {
 		return err
 	}
 
@@ -194,12 +194,9 @@ func (c *serveCommand) openEtcd(ctx context.Context, logger *slog.Logger) (*clie
 
 // preflight looks at everything that a first claim would need, so that what
 // is missing is said at start and not to some client at night.
-func (c *serveCommand) preflight(ctx context.Context, store *fencing.Store, authority *leases.Authority) error {
+func preflight(ctx context.Context, store *fencing.Store, authority *leases.Authority) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*startTimeout)
 	defer cancel()
-	if err := c.upstream.ping(ctx); err != nil {
-		return err
-	}
 	if err := store.Preflight(ctx); err != nil {
 		return err
 	}

@@ -47,10 +47,14 @@ func (u *upstreamFlags) connect(ctx context.Context) (*pgx.Conn, error) {
 	return nil, fmt.Errorf("connect to PostgreSQL at %s: %w; start it or mend the DSN of --upstream", u.where(), rootCause(err))
 }
 
-// rootCause is the innermost error: the system's own words.
+// rootCause is the innermost error: the system's own words. Of several tries
+// it is the last one's.
 func rootCause(err error) error {
 	for {
 		inner := errors.Unwrap(err)
+		if tries, ok := err.(interface{ Unwrap() []error }); ok && len(tries.Unwrap()) > 0 {
+			inner = tries.Unwrap()[len(tries.Unwrap())-1]
+		}
 		if inner == nil {
 			return err
 		}

@@ -42,11 +42,12 @@ func Start(ctx context.Context, options Options) (*Stack, error) {
 }
 
 func (s *Stack) start(ctx context.Context, options Options) (err error) {
-	for _, role := range []string{postgres.Superuser, RoleFence, RoleApp} {
-		s.passwords[role] = rand.Text()
+	if options.Postgres.Password == "" {
+		options.Postgres.Password = rand.Text()
 	}
 	options.Postgres.Auth = postgres.AuthSCRAM
-	options.Postgres.Password = s.passwords[postgres.Superuser]
+	s.passwords[postgres.Superuser] = options.Postgres.Password
+	s.passwords[RoleFence], s.passwords[RoleApp] = rand.Text(), rand.Text()
 	if s.Postgres, err = postgres.Start(ctx, options.Postgres); err != nil {
 		return err
 	}

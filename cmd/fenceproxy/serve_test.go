@@ -1,0 +1,318 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+	"github.com/fenceproxy/fenceproxy/testharness/stack"
+)
+
+// serveOn starts `fenceproxy serve` on a stack.
+func serveOn(t testing.TB, s *stack.Stack, flags ...string) *stack.Process {
+	t.Helper()
+	t.Setenv(asProgram, "1")
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	p, err := s.StartProcess(ctx, "app", []string{os.Args[0]}, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// get asks the admin port.
+func get(t testing.TB, p *stack.Process, path string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get("http://" + p.Admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func open(t testing.TB, dsn string, params ...string) *pgx.Conn {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(params); i += 2 {
+		config.RuntimeParams[params[i]] = params[i+1]
+	}
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func tagged(key string, token fencing.Token) []string {
+	return []string{fencing.SettingKey, key, fencing.SettingToken, token.String()}
+}
+
+func exec1(t testing.TB, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := conn.Exec(context.Background(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// code is the SQLSTATE of an error, or "".
+func code(err error) string {
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		return said.Code
+	}
+	return ""
+}
+
+func TestServe_AdminPort(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s)
+	for path, want := range map[string]string{
+		"/healthz": "ok",
+		"/readyz":  "ok",
+		"/metrics": "fenceproxy_sessions",
+	} {
+		if status, body := get(t, p, path); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: got %d %q, want 200 with %q", path, status, body, want)
+		}
+	}
+	_, body := get(t, p, "/metrics")
+	if !strings.Contains(body, "go_goroutines") {
+		t.Error("/metrics lacks the Go runtime's")
+	}
+
+	lease := hold(t, s.Client, "order:1")
+	conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", lease.Token())...)
+	exec1(t, conn, "CREATE TABLE t (i int)")
+	if _, body := get(t, p, "/metrics"); !strings.Contains(body, `fenceproxy_claims_total{code="",outcome="raised"} 1`) {
+		t.Errorf("got %s\nwant one claim counted", body)
+	}
+
+	s.Etcd.Close()
+	if status, body := get(t, p, "/readyz"); status != 503 || !strings.Contains(body, "etcd") {
+		t.Errorf("etcd away: got %d %q, want 503 that names etcd", status, body)
+	}
+	if status, _ := get(t, p, "/healthz"); status != 200 {
+		t.Errorf("etcd away: /healthz got %d, want 200", status)
+	}
+	if err := s.Postgres.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := get(t, p, "/readyz"); status != 503 || !strings.Contains(body, "upstream") {
+		t.Errorf("PostgreSQL away: got %d %q, want 503 that names the upstream", status, body)
+	}
+}
+
+func TestServe_DrainsAtSIGTERM(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s)
+	conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"))
+	exec1(t, conn, "CREATE TABLE t (i int)")
+	exec1(t, conn, "BEGIN")
+	exec1(t, conn, "INSERT INTO t VALUES (1)")
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "draining", func() bool {
+		status, body := get(t, p, "/readyz")
+		return status == 503 && strings.Contains(body, "draining")
+	})
+	exec1(t, conn, "COMMIT")
+	status, err := p.Wait()
+	if status != 0 || err != nil {
+		t.Errorf("got exit %d, %v, want 0: %s", status, err, p.Log())
+	}
+	var n int
+	if err := open(t, s.DSN(stack.RoleApp, "app")).QueryRow(context.Background(), "SELECT count(*) FROM t").Scan(&n); err != nil || n != 1 {
+		t.Errorf("got %d rows, %v, want the transaction committed", n, err)
+	}
+}
+
+func TestServe_DrainTimeout(t *testing.T) {
+	s := stack.New(t, "app")
+	for name, c := range map[string]struct {
+		flags   []string
+		signals int
+	}{
+		"time is up":      {[]string{"--drain-timeout", "100ms"}, 1},
+		"a second signal": {[]string{"--drain-timeout", "1h"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := serveOn(t, s, c.flags...)
+			conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"))
+			exec1(t, conn, "BEGIN")
+			for range c.signals {
+				if err := p.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "draining", func() bool { return strings.Contains(p.Log(), "draining") })
+			}
+			if status, err := p.Wait(); status != 0 || err != nil {
+				t.Errorf("got exit %d, %v, want 0: %s", status, err, p.Log())
+			}
+			if !strings.Contains(p.Log(), "sessions were cut off") {
+				t.Errorf("got log %s, want that sessions were cut off", p.Log())
+			}
+		})
+	}
+}
+
+// Kill -9 of a proxy loses no mark, and a second proxy goes on at once.
+func TestServe_KilledProxyLosesNothing(t *testing.T) {
+	s := stack.New(t, "app")
+	first, second := serveOn(t, s), serveOn(t, s)
+	old := hold(t, s.Client, "order:1")
+	stale := open(t, s.ProxyDSN(second.Addr, stack.RoleApp, "app"), tagged("order:1", old.Token())...)
+	exec1(t, stale, "CREATE TABLE t (i int)")
+	if err := old.Release(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	lease := hold(t, s.Client, "order:1")
+	exec1(t, open(t, s.ProxyDSN(first.Addr, stack.RoleApp, "app"), tagged("order:1", lease.Token())...), "INSERT INTO t VALUES (1)")
+	first.Kill()
+
+	if _, err := stale.Exec(context.Background(), "INSERT INTO t VALUES (0)"); code(err) != string(fencing.CodeStale) {
+		t.Errorf("stale write: got %v, want %s", err, fencing.CodeStale)
+	}
+	exec1(t, open(t, s.ProxyDSN(second.Addr, stack.RoleApp, "app"), tagged("order:1", lease.Token())...), "INSERT INTO t VALUES (2)")
+}
+
+// While etcd is away, claimed sessions go on and new claims fail in time.
+func TestServe_EtcdAway(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s)
+	lease := hold(t, s.Client, "order:1")
+	conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", lease.Token())...)
+	exec1(t, conn, "CREATE TABLE t (i int)")
+	s.Etcd.Close()
+	exec1(t, conn, "INSERT INTO t VALUES (1)")
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	other := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"))
+	exec1(t, other, "SET fence.key = 'order:2'")
+	_, err := other.Exec(ctx, "SET fence.token = 5")
+	if err == nil {
+		_, err = other.Exec(ctx, "INSERT INTO t VALUES (2)")
+	}
+	if code(err) != string(fencing.CodeUnverified) {
+		t.Errorf("new claim: got %v, want %s within 3 s", err, fencing.CodeUnverified)
+	}
+}
+
+func TestServe_StartErrors(t *testing.T) {
+	s := stack.New(t, "app")
+	if err := s.CreateDatabase(context.Background(), "bare"); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	upstream, etcd := s.DSN(stack.RoleFence, "app"), s.Etcd.Endpoint()
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"upstream away":  {[]string{"--upstream", "postgres://u:hunter2@127.0.0.1:1/app", "--etcd", etcd}, []string{"127.0.0.1:1", "refused"}},
+		"wrong password": {[]string{"--upstream", "postgres://fence:hunter2@" + s.Postgres.Addr() + "/app", "--etcd", etcd}, []string{"password authentication failed"}},
+		"no schema":      {[]string{"--upstream", s.DSN(stack.RoleFence, "bare"), "--etcd", etcd}, []string{"schema fence", "fenceproxy init", "bare"}},
+		"no rights":      {[]string{"--upstream", s.DSN(stack.RoleApp, "app"), "--etcd", etcd}, []string{"GRANT"}},
+		"etcd away":      {[]string{"--upstream", upstream, "--etcd", "http://127.0.0.1:1"}, []string{"http://127.0.0.1:1", "refused", "--etcd"}},
+		"port taken":     {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", taken.Addr().String()}, []string{"--listen", "in use"}},
+		"admin taken":    {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()}, []string{"--admin-listen", "in use"}},
+		"etcd abroad":    {[]string{"--upstream", upstream, "--embed-etcd", t.TempDir(), "--etcd-listen", "0.0.0.0:0"}, []string{"--etcd-listen", "loopback"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := program(t, nil, append([]string{"serve"}, c.args...)...)
+			if code != 1 || stdout != "" {
+				t.Errorf("got exit %d, stdout %q, want 1 and nothing", code, stdout)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("got %q, want %q in it", stderr, want)
+				}
+			}
+			if strings.Contains(stderr, "hunter2") || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got %q, want one line without the password", stderr)
+			}
+		})
+	}
+}
+
+func TestServe_EmbeddedEtcd(t *testing.T) {
+	s := stack.New(t, "app")
+	dir := filepath.Join(t.TempDir(), "etcd")
+	config := filepath.Join(t.TempDir(), "fence.yaml")
+	text := "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\nlog_format: json\netcd_listen: 127.0.0.1:0\nembed_etcd: " + dir + "\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{"FENCEPROXY_UPSTREAM=" + s.DSN(stack.RoleFence, "app")}, "serve", "--config", config)
+	eventually(t, "ready", func() bool { return strings.Contains(p.stderr.String(), `"msg":"ready"`) || p.ended() })
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("got exit %d: %s", code, p.stderr.String())
+	}
+	if strings.Contains(p.stderr.String(), "password") || strings.Contains(p.stderr.String(), s.DSN(stack.RoleFence, "app")) {
+		t.Errorf("the log has the password: %s", p.stderr.String())
+	}
+}
+
+// What cron would do: a lock around plain psql, through the proxy.
+func TestServe_LockAroundPsql(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s)
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		psql = s.Postgres.Program("psql")
+	}
+	dsn := s.ProxyDSN(p.Addr, stack.RoleApp, "app")
+	key := `a job/of \ 'mine'`
+	args := []string{"lock", key, "--etcd", s.Etcd.Endpoint(), "--", psql, dsn, "-XAtq", "-v", "ON_ERROR_STOP=1",
+		"-c", "CREATE TABLE t (i int)", "-c", "SHOW fence.key"}
+	code, stdout, stderr := program(t, nil, args...)
+	if code != 0 || strings.TrimSpace(stdout) != key {
+		t.Fatalf("got exit %d, %q, %q, want 0 and the key", code, stdout, stderr)
+	}
+	admin := open(t, s.DSN(postgres.Superuser, "app"))
+	var token int64
+	if err := admin.QueryRow(context.Background(), "SELECT token FROM fence.mark WHERE resource_key = $1", key).Scan(&token); err != nil || token < 2 {
+		t.Errorf("got mark %d, %v, want one for the key", token, err)
+	}
+
+	stale := "PGOPTIONS=" + tagOptions("", key, fencing.Token(token-1))
+	cmd := exec.Command(psql, dsn, "-XAtq", "-v", "VERBOSITY=verbose", "-c", "INSERT INTO t VALUES (1)")
+	cmd.Env = append(os.Environ(), stale)
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "LF001") {
+		t.Errorf("stale psql: got %v, %s, want LF001", err, out)
+	}
+	if left := holderKeys(t, s.Client, key); len(left) > 0 {
+		t.Errorf("got %v left in etcd under %s", left, leases.DefaultPrefix)
+	}
+}
