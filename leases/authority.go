@@ -59,16 +59,19 @@ func (a *Authority) Ping(ctx context.Context) error {
 // another member.
 func (a *Authority) ask(ctx context.Context, lockPrefix string) (*queue, error) {
 	var seen attempt
+	_, bounded := ctx.Deadline()
 	ctx = clientv3.WithRequireLeader(context.WithValue(ctx, attemptKey{}, &seen))
 	for {
 		try, cancel := shorter(ctx)
 		q, err := readQueue(try, a.client, lockPrefix)
-		timedOut := try.Err() != nil
+		// etcd knows the deadline, and may say that it has passed before the
+		// clock here does.
+		late := try.Err() != nil || timedOut(err)
 		cancel()
 		switch {
 		case err == nil:
 			return q, nil
-		case ctx.Err() == nil && timedOut:
+		case late && bounded && ctx.Err() == nil:
 			continue
 		case ctx.Err() != nil && seen.err != nil:
 			// The client tried until the time was up; what it met on the

@@ -90,7 +90,7 @@ func noteAttempt(ctx context.Context, method string, req, reply any, cc *grpc.Cl
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if seen, ok := ctx.Value(attemptKey{}).(*attempt); ok && err != nil {
 		// A try that ran into the deadline says less than one before it.
-		if ctx.Err() == nil || seen.err == nil {
+		if seen.err == nil || ctx.Err() == nil && !timedOut(err) {
 			seen.err = err
 		}
 	}

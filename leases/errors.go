@@ -36,7 +36,6 @@ var (
 // reason puts into words why a question to etcd over client failed with err.
 // The words are safe to show to anybody; addresses and causes are not in them.
 func reason(client *clientv3.Client, err error) string {
-	const late = "etcd did not answer in time"
 	known := err
 	var answer rpctypes.EtcdError
 	var wire interface{ GRPCStatus() *status.Status }
@@ -50,9 +49,9 @@ func reason(client *clientv3.Client, err error) string {
 		return "etcd can't answer (" + answer.Error() + ")"
 	case errors.Is(err, context.Canceled):
 		return "the question was given up"
-	case errors.Is(err, context.DeadlineExceeded) && client.ActiveConnection().GetState() == connectivity.Ready:
-		return late
-	case errors.Is(err, context.DeadlineExceeded):
+	case timedOut(err) && client.ActiveConnection().GetState() == connectivity.Ready:
+		return "etcd did not answer in time"
+	case timedOut(err):
 		// The etcd client waits for a connection until the time is up.
 		return "etcd can't be reached"
 	}
@@ -61,11 +60,14 @@ func reason(client *clientv3.Client, err error) string {
 		return "etcd can't be reached"
 	case codes.Canceled:
 		return "the question was given up"
-	case codes.DeadlineExceeded:
-		return late
 	case codes.Unauthenticated, codes.PermissionDenied:
 		return "etcd refuses this client's credentials"
 	default:
 		return "etcd can't answer"
 	}
+}
+
+// timedOut says whether err is that of a deadline, of either side's clock.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 }
