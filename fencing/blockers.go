@@ -164,8 +164,9 @@ func (w *watch) end(ctx context.Context, b Blocker) error {
 }
 
 // preparedTransactions names the prepared transactions that the claim, or a
-// claim before it in the queue, waits for. A prepared transaction's locks stand
-// under the virtual transaction -1/xid (lock.c).
+// claim before it in the queue, waits for. Their locks have no pid in pg_locks;
+// what belongs together has one virtual transaction, which is the preparing
+// session's until a restart and -1/xid after it.
 func (w *watch) preparedTransactions(ctx context.Context) ([]string, error) {
 	pids := []int32{int32(w.pid)}
 	for _, b := range w.blockers {
@@ -178,12 +179,14 @@ func (w *watch) preparedTransactions(ctx context.Context) ([]string, error) {
 			date_trunc('milliseconds', clock_timestamp() - p.prepared))
 		FROM pg_prepared_xacts AS p
 		WHERE EXISTS (
-			SELECT FROM pg_locks AS held JOIN pg_locks AS awaited
-				ON awaited.locktype = held.locktype
+			SELECT FROM pg_locks AS own
+			JOIN pg_locks AS held USING (virtualtransaction)
+			JOIN pg_locks AS awaited ON awaited.locktype = held.locktype
 				AND awaited.transactionid IS NOT DISTINCT FROM held.transactionid
 				AND awaited.database IS NOT DISTINCT FROM held.database
 				AND awaited.relation IS NOT DISTINCT FROM held.relation
-			WHERE held.granted AND held.virtualtransaction LIKE '-1/%' AND split_part(held.virtualtransaction, '/', 2) = p.transaction::text
+			WHERE own.transactionid = p.transaction AND own.granted AND own.pid IS NULL
+				AND held.granted AND held.pid IS NULL
 				AND NOT awaited.granted AND awaited.pid = ANY ($1))
 		ORDER BY p.gid`
 	rows, err := w.pool.Query(ctx, query, pids)

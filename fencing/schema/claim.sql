@@ -80,6 +80,10 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     SELECT w.system_id, w.timeline INTO system_id, timeline FROM fence.whereabouts() AS w;
+    -- Not even "held" can be said here: the primary's mark may be higher.
+    IF pg_is_in_recovery() THEN
+        RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction', MESSAGE = 'a standby can''t accept a claim';
+    END IF;
     LOOP
         SELECT * INTO v_lineage FROM fence.lineage AS l ORDER BY l.epoch DESC LIMIT 1;
         IF NOT FOUND THEN

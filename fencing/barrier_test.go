@@ -1,0 +1,419 @@
+package fencing_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+)
+
+// TestClaimer_WaitsForCheckedTransactions is the barrier: a claim is answered
+// after the transactions that were checked under a lower token, and its answer
+// comes with all that they committed.
+func TestClaimer_WaitsForCheckedTransactions(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 41)
+	stale := s.begun("a", 41, 1)
+	answer := start(t, s.claimer(holder("a", 42), evictAfter(time.Hour)), "a", 42)
+	s.waiting(1)
+	s.unanswered(answer)
+	s.exec(stale, "COMMIT")
+	if err := s.answered(answer); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.jobs(), "1 by 41"; got != want {
+		t.Errorf("after the claim: got %s, want %s", got, want)
+	}
+	if _, err := stale.Exec(t.Context(), "SELECT fence.check()"); code(err) != "LF001" {
+		t.Errorf("the former holder's next check: got %v, want LF001", err)
+	}
+}
+
+// TestClaimer_EndsStaleTransactions: whatever stale holders left open, the
+// claim is answered, and nothing of theirs is left.
+func TestClaimer_EndsStaleTransactions(t *testing.T) {
+	for _, blockers := range []int{1, 5} {
+		t.Run(fmt.Sprint(blockers), func(t *testing.T) {
+			s := newStack(t)
+			s.claim("a", 41)
+			var stale []interface{ IsClosed() bool }
+			for id := range blockers {
+				stale = append(stale, s.begun("a", 41, id))
+			}
+			o := &observer{}
+			c := s.claimer(holder("a", 42), evictAfter(50*time.Millisecond), func(c *fencing.Claimer) { c.Observer = o })
+			if err := s.answered(start(t, c, "a", 42)); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.jobs(); got != "none" {
+				t.Errorf("rows of ended transactions: %s", got)
+			}
+			if got := o.reports(); len(got) != 1 || got[0].Outcome != fencing.OutcomeRaised || got[0].Ended != blockers {
+				t.Errorf("got report %+v, want one raised claim that ended %d", got, blockers)
+			}
+		})
+	}
+}
+
+// An observer keeps what it hears.
+type observer struct {
+	mu    sync.Mutex
+	done  []fencing.ClaimReport
+	ended []fencing.Blocker
+}
+
+func (o *observer) ClaimDone(r fencing.ClaimReport) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done = append(o.done, r)
+}
+
+func (o *observer) BackendEnded(_, _ string, b fencing.Blocker) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = append(o.ended, b)
+}
+
+func (o *observer) reports() []fencing.ClaimReport {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.done
+}
+
+func TestClaimer_SparesRunningStatementsOnlyUntilEvictAfter(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 41)
+	stale := s.begun("a", 41, 1)
+	busy := make(chan error, 1)
+	go func() {
+		_, err := stale.Exec(t.Context(), "SELECT pg_sleep(3600)")
+		busy <- err
+	}()
+	s.waitEvent(1, "wait_event = 'PgSleep'")
+	if err := s.answered(start(t, s.claimer(holder("a", 42), evictAfter(50*time.Millisecond)), "a", 42)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-busy; code(err) != "57P01" {
+		t.Errorf("the stale statement: got %v, want 57P01", err)
+	}
+}
+
+// TestClaimer_EqualDoesNotWait: another session of the same holder is not
+// waited for and not ended.
+func TestClaimer_EqualDoesNotWait(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 42)
+	same := s.begun("a", 42, 1)
+	before := one[string](s, s.root(), "SELECT xmin::text || ctid::text || claimed_at FROM fence.mark")
+	o := &observer{}
+	c := s.claimer(holder("a", 42), evictAfter(0), func(c *fencing.Claimer) { c.Observer = o })
+	if err := s.answered(start(t, c, "a", 42)); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.reports(); len(got) != 1 || got[0].Outcome != fencing.OutcomeHeld {
+		t.Errorf("got %+v, want one held claim", got)
+	}
+	if got := one[string](s, s.root(), "SELECT xmin::text || ctid::text || claimed_at FROM fence.mark"); got != before {
+		t.Errorf("the mark was written: %s, before %s", got, before)
+	}
+	s.exec(same, "COMMIT")
+}
+
+// TestClaimer_QueueOfClaims: the second claim ends what the first one waits
+// for, and never the first one.
+func TestClaimer_QueueOfClaims(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 41)
+	s.begun("a", 41, 1)
+	e := holder("a", 42)
+	first := start(t, s.claimer(e, evictAfter(time.Hour)), "a", 42)
+	s.waiting(1)
+	e.hold("a", 43)
+	o := &observer{}
+	second := start(t, s.claimer(e, evictAfter(50*time.Millisecond), func(c *fencing.Claimer) { c.Observer = o }), "a", 43)
+	if err := s.answered(second); err != nil {
+		t.Errorf("the second claim: %v", err)
+	}
+	if err := s.answered(first); err != nil {
+		t.Errorf("the first claim: %v", err)
+	}
+	if got := s.mark("a"); got != 43 {
+		t.Errorf("the mark is %d, want 43", got)
+	}
+	for _, b := range o.ended {
+		if b.Application != "worker 41" {
+			t.Errorf("ended %v", b)
+		}
+	}
+}
+
+// TestClaimer_NeverEndsALaterHolder: an update locks the newest row before it
+// sees that it has nothing to do, so an older claim can come to wait for the
+// holder of a later token. It must give way instead of ending that holder.
+func TestClaimer_NeverEndsALaterHolder(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 41)
+	stale := s.begun("a", 41, 1)
+	e := holder("a", 43)
+	later := start(t, s.claimer(e, evictAfter(time.Hour)), "a", 43)
+	s.waiting(1)
+	queued := one[int](s, s.root(), "SELECT pid FROM pg_stat_activity WHERE application_name = '"+fencing.ClaimApplication+"' AND wait_event_type = 'Lock'")
+	earlier := holder("a", 42) // as its proxy saw etcd some time ago
+	earlier.after = func() { earlier.hold("a", 43) }
+	o := &observer{}
+	older := start(t, s.claimer(earlier, evictAfter(300*time.Millisecond), func(c *fencing.Claimer) { c.Observer = o }), "a", 42)
+	s.waiting(2)
+	pid := one[int](s, s.root(), fmt.Sprintf("SELECT pid FROM pg_stat_activity WHERE application_name = '%s' AND wait_event_type = 'Lock' AND pid <> %d", fencing.ClaimApplication, queued))
+	// The older claim's backend sleeps through the later claim and its
+	// holder's check.
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(stale, "COMMIT")
+	if err := s.answered(later); err != nil {
+		t.Fatal(err)
+	}
+	rightful := s.begun("a", 43, 2)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	refusal(t, s.answered(older), fencing.CodeStale, "superseded by 43")
+	s.exec(rightful, "COMMIT")
+	if len(o.ended) > 0 {
+		t.Errorf("ended %v", o.ended)
+	}
+}
+
+func TestClaimer_PreparedTransaction(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart=%v", restart), func(t *testing.T) {
+			s := newStack(t, "max_prepared_transactions = 5")
+			s.claim("a", 41)
+			s.claim("b", 42)
+			s.exec(s.begun("b", 42, 2), "PREPARE TRANSACTION 'innocent'")
+			s.exec(s.begun("a", 41, 1), "PREPARE TRANSACTION 'left behind'")
+			if restart {
+				if err := s.srv.Restart(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e := holder("a", 43)
+			err := s.answered(start(t, s.claimer(e, claimTimeout(time.Second)), "a", 43))
+			refusal(t, err, fencing.CodeClaimTimeout, "a token 43 could not be claimed within 1s", "'left behind'", "ROLLBACK PREPARED")
+			if strings.Contains(err.(*fencing.Error).Detail, "innocent") {
+				t.Errorf("another prepared transaction is named: %s", err.(*fencing.Error).Detail)
+			}
+			s.exec(s.root(), "ROLLBACK PREPARED 'left behind'")
+			if err := s.answered(start(t, s.claimer(e), "a", 43)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestClaimer_SparesCommitsThatWaitForAStandby: to end one would show everybody
+// a commit that isn't replicated.
+func TestClaimer_SparesCommitsThatWaitForAStandby(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 41)
+	stale := s.begun("a", 41, 1)
+	s.standby("nobody")
+	committed := make(chan error, 1)
+	go func() {
+		_, err := stale.Exec(t.Context(), "COMMIT")
+		committed <- err
+	}()
+	s.waitEvent(1, "wait_event = 'SyncRep'")
+	err := s.answered(start(t, s.claimer(holder("a", 42), claimTimeout(time.Second)), "a", 42))
+	refusal(t, err, fencing.CodeClaimTimeout, `application "worker 41", waiting for a synchronous standby`, "Mend the replication")
+	if got := s.jobs(); got != "none" {
+		t.Errorf("a commit that is not replicated is visible: %s", got)
+	}
+	s.standby("")
+	if err := <-committed; err != nil {
+		t.Errorf("the commit: %v", err)
+	}
+	if err := s.answered(start(t, s.claimer(holder("a", 42)), "a", 42)); err != nil {
+		t.Error(err)
+	}
+}
+
+// standby sets synchronous_standby_names: with a name that nobody has, every
+// synchronous commit waits.
+func (s *stack) standby(names string) {
+	s.t.Helper()
+	root := s.root()
+	s.exec(root, "SET synchronous_commit = local")
+	s.exec(root, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
+	s.exec(root, "SELECT pg_reload_conf()")
+	s.eventually("the setting", func() bool {
+		return one[string](s, root, "SHOW synchronous_standby_names") == names
+	})
+}
+
+// TestClaimer_IsDurable: whatever the role, the database and the DSN say, a
+// claim waits for the synchronous standby, and giving up doesn't show its mark
+// to anybody.
+func TestClaimer_IsDurable(t *testing.T) {
+	cases := map[string]func(s *stack) (dsn string){
+		"role": func(s *stack) string {
+			s.exec(s.root(), "ALTER ROLE "+adminRol+" SET synchronous_commit = off")
+			return s.srv.DSN(adminRol, database)
+		},
+		"database": func(s *stack) string {
+			s.exec(s.root(), "ALTER DATABASE "+database+" SET synchronous_commit = local")
+			return s.srv.DSN(adminRol, database)
+		},
+		"DSN":         func(s *stack) string { return s.srv.DSN(adminRol, database) + "&synchronous_commit=off" },
+		"DSN options": func(s *stack) string { return s.srv.DSN(adminRol, database) + "&options=-csynchronous_commit%3Doff" },
+	}
+	for name, setup := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newStack(t)
+			s.claim("a", 41)
+			dsn := setup(s)
+			s.standby("nobody")
+			e := holder("a", 42)
+			c := s.claimerOf(dsn, e, claimTimeout(time.Second))
+			err := s.answered(start(t, c, "a", 42))
+			refusal(t, err, fencing.CodeClaimTimeout, "The claim itself waits for a synchronous standby")
+			if got := s.mark("a"); got != 41 {
+				t.Errorf("the mark of an unanswered claim is %d, want 41", got)
+			}
+			s.standby("")
+			if err := s.answered(start(t, c, "a", 42)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestClaimer_BrokenOffCommit: when somebody breaks a claim's wait for the
+// standby off, its mark is visible and not replicated; neither that claim nor
+// one that finds the mark equal may be answered.
+func TestClaimer_BrokenOffCommit(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 41)
+	s.standby("nobody")
+	e := holder("a", 42)
+	broken := start(t, s.claimer(e, claimTimeout(deadline)), "a", 42)
+	s.waitEvent(1, "wait_event = 'SyncRep'")
+	s.exec(s.root(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	refusal(t, s.answered(broken), fencing.CodeUnverified, "synchronous standby was broken off")
+	if got := s.mark("a"); got != 42 {
+		t.Fatalf("the mark is %d, want 42", got)
+	}
+	err := s.answered(start(t, s.claimer(e, claimTimeout(time.Second)), "a", 42))
+	refusal(t, err, fencing.CodeClaimTimeout, "The claim itself waits for a synchronous standby")
+	s.standby("")
+	if err := s.answered(start(t, s.claimer(e), "a", 42)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClaimer_MayNotEnd: where a blocker can't be ended, the answer says what
+// right is missing, and the blocker is left alone.
+func TestClaimer_MayNotEnd(t *testing.T) {
+	cases := []struct {
+		name   string
+		revoke string
+		setup  func(s *stack)
+		says   []string
+	}{
+		{"may not signal", "pg_signal_backend", func(s *stack) { s.begun("a", 41, 1) },
+			[]string{`user app_user, application "worker 41", idle in transaction`, `GRANT pg_signal_backend TO "fence_admin"`}},
+		{"may not see", "pg_read_all_stats", func(s *stack) { s.begun("a", 41, 1) },
+			[]string{`application "worker 41", state not visible to this role`, `GRANT pg_read_all_stats TO "fence_admin"`}},
+		{"a superuser's session", "", func(s *stack) {
+			conn := s.dial(postgres.Superuser, database)
+			s.exec(conn, "BEGIN")
+			s.exec(conn, "SELECT FROM fence.mark FOR SHARE")
+		}, []string{"user postgres", "Only a superuser may end a superuser's session"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStack(t)
+			s.claim("a", 41)
+			c.setup(s)
+			if c.revoke != "" {
+				s.exec(s.root(), "REVOKE "+c.revoke+" FROM "+adminRol)
+			}
+			err := s.answered(start(t, s.claimer(holder("a", 42), claimTimeout(time.Second)), "a", 42))
+			refusal(t, err, fencing.CodeClaimTimeout, append(c.says, "Blocked by pid ", "transaction age ")...)
+		})
+	}
+}
+
+// TestClaimer_RetriesDeadlocks: an administrator's table lock makes the claim
+// the victim of a deadlock.
+func TestClaimer_RetriesDeadlocks(t *testing.T) {
+	s := newStack(t, "deadlock_timeout = 1s")
+	s.claim("a", 41)
+	admin := s.root()
+	s.exec(admin, "SET deadlock_timeout = '1h'") // so that it is never the victim itself
+	s.exec(admin, "BEGIN")
+	s.exec(admin, "SELECT FROM fence.mark FOR SHARE")
+	answer := start(t, s.claimer(holder("a", 42), evictAfter(time.Hour), claimTimeout(deadline)), "a", 42)
+	s.waiting(1)
+	s.exec(admin, "LOCK TABLE fence.mark IN SHARE MODE")
+	s.exec(admin, "COMMIT")
+	if err := s.answered(answer); err != nil {
+		t.Error(err)
+	}
+	if got := one[int](s, s.root(), "SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()"); got == 0 {
+		t.Log("the statistics have no deadlock yet")
+	}
+}
+
+// TestClaimer_OutlivesItsProxy: a claim whose proxy is gone ends by itself, and
+// blocks no other for longer than its time-out.
+func TestClaimer_OutlivesItsProxy(t *testing.T) {
+	s := newStack(t)
+	s.claim("a", 41)
+	stale := s.begun("a", 41, 1)
+	c := s.claimer(holder("a", 42), evictAfter(time.Hour), claimTimeout(time.Second))
+	answer := start(t, c, "a", 42)
+	s.waiting(1)
+	c.Close() // breaks off without a cancel request, as kill -9 does
+	refusal(t, s.answered(answer), fencing.CodeUnverified)
+	s.waiting(0)
+	s.exec(stale, "COMMIT")
+	if got := s.mark("a"); got != 41 {
+		t.Errorf("the mark is %d, want 41", got)
+	}
+}
+
+// TestClaimer_FullOfWaitingClaims: claims that wait don't keep one another from
+// ending what they wait for, nor a known holder from going on.
+func TestClaimer_FullOfWaitingClaims(t *testing.T) {
+	s := newStack(t)
+	e := holder("known", 1)
+	c := s.claimer(e, evictAfter(300*time.Millisecond), func(c *fencing.Claimer) { c.Store.ClaimConns = 4 })
+	if err := c.Claim(t.Context(), database, fencing.Pair{Key: "known", Token: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var answers []<-chan error
+	for i := range 8 {
+		key := fmt.Sprint("k", i)
+		s.claim(key, fencing.Token(10+i))
+		s.begun(key, fencing.Token(10+i), i)
+		e.hold(key, fencing.Token(100+i))
+	}
+	for i := range 8 {
+		answers = append(answers, start(t, c, fmt.Sprint("k", i), fencing.Token(100+i)))
+	}
+	s.waiting(4)
+	if err := c.Claim(t.Context(), database, fencing.Pair{Key: "known", Token: 1}); err != nil {
+		t.Error(err)
+	}
+	for _, answer := range answers {
+		if err := s.answered(answer); err != nil {
+			t.Error(err)
+		}
+	}
+}
