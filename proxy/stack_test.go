@@ -183,3 +183,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+func pgError(err error) *pgconn.PgError {
+	var e *pgconn.PgError
+	errors.As(err, &e)
+	return e
+}

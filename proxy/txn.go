@@ -83,6 +83,9 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		t.leaveFailed(class, flags)
 		return checkNone
 	}
+	if flags&sqlrewrite.NeedsBlock != 0 && t.block == blockNone {
+		return checkNone // fails by itself, with PostgreSQL's own words
+	}
 	switch class {
 	case sqlrewrite.Read, sqlrewrite.Prepare:
 		t.uncovered = t.uncovered || !t.checked
@@ -118,9 +121,6 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 
 // mayWrite asks for an early check unless one covers the statement already.
 func (t *txn) mayWrite(flags sqlrewrite.Flags) check {
-	if flags&sqlrewrite.NeedsBlock != 0 && t.block == blockNone {
-		return checkNone // fails by itself, with PostgreSQL's own words
-	}
 	c := checkNone
 	if !t.checked {
 		t.checked, t.uncovered, t.held = true, false, true
