@@ -52,14 +52,14 @@ func install(ctx context.Context, tx pgx.Tx, files fs.FS, to int) (from int, err
 	if _, err := tx.Exec(ctx, prepare, installLock); err != nil {
 		return 0, err
 	}
+	if err := enterSchema(ctx, tx); err != nil {
+		return 0, err
+	}
 	if from, err = installedVersion(ctx, tx); err != nil {
 		return 0, err
 	}
 	if from > to {
 		return 0, fmt.Errorf("this database has version %d, and this program knows versions up to %d only: use a newer fenceproxy", from, to)
-	}
-	if err := enterSchema(ctx, tx, from); err != nil {
-		return 0, err
 	}
 	before, err := grantable(ctx, tx)
 	if err != nil {
@@ -89,31 +89,27 @@ func install(ctx context.Context, tx pgx.Tx, files fs.FS, to int) (from int, err
 }
 
 // installedVersion returns 0 where there is no schema fence of ours.
-func installedVersion(ctx context.Context, q querier) (version int, err error) {
+func installedVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	var there bool
-	if err := q.QueryRow(ctx, "SELECT to_regclass('fence.meta') IS NOT NULL").Scan(&there); err != nil || !there {
+	if err := tx.QueryRow(ctx, "SELECT to_regclass('fence.meta') IS NOT NULL").Scan(&there); err != nil || !there {
 		return 0, err
 	}
-	err = q.QueryRow(ctx, "SELECT version FROM fence.meta").Scan(&version)
+	err = tx.QueryRow(ctx, "SELECT version FROM fence.meta").Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, errors.New("table fence.meta is empty: drop schema fence and install it again")
 	}
 	return version, err
 }
 
-// querier is what a connection, a pool and a transaction have in common.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // enterSchema makes the schema, or becomes its owner, so that all that is made
 // has one owner. A schema fence that somebody else made beforehand is refused:
 // whoever owns the schema can drop what is in it.
-func enterSchema(ctx context.Context, tx pgx.Tx, from int) error {
+func enterSchema(ctx context.Context, tx pgx.Tx) error {
 	var owner string
-	var self, member bool
-	err := tx.QueryRow(ctx, `SELECT quote_ident(r.rolname), r.rolname = current_user, pg_has_role(current_user, r.oid, 'MEMBER')
-		FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname = 'fence'`).Scan(&owner, &self, &member)
+	var self, member, ours bool
+	err := tx.QueryRow(ctx, `SELECT quote_ident(r.rolname), r.rolname = current_user, pg_has_role(current_user, r.oid, 'MEMBER'),
+			EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = n.oid AND c.relname = 'meta')
+		FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname = 'fence'`).Scan(&owner, &self, &member, &ours)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return createSchema(ctx, tx)
@@ -121,7 +117,7 @@ func enterSchema(ctx context.Context, tx pgx.Tx, from int) error {
 		return err
 	case self:
 		return nil
-	case from == 0:
+	case !ours:
 		return fmt.Errorf("there is a schema fence that role %s made for something else: drop it, or ALTER SCHEMA fence OWNER TO the role that installs", owner)
 	case !member:
 		return fmt.Errorf("schema fence belongs to role %s: install as that role or as a member of it", owner)

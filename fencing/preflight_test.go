@@ -1,0 +1,90 @@
+package fencing_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
+
+func TestStore_Preflight(t *testing.T) {
+	s := newStack(t)
+	preflight := func(t *testing.T, dsn string) string {
+		t.Helper()
+		store, err := fencing.NewStore(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		if err := store.Preflight(t.Context()); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	cases := []struct {
+		name   string
+		damage string // as superuser, in the database
+		mend   string
+		user   string
+		db     string
+		says   []string // nothing: no error
+	}{
+		{"the owner", "", "", adminRol, database, nil},
+		{"a superuser", "", "", "postgres", database, nil},
+		{"a role that may claim", "GRANT EXECUTE ON FUNCTION fence.claim(text, bigint, text, text, bigint, text), fence.accepted(text), fence.version() TO app_user; GRANT pg_read_all_stats, pg_signal_backend TO app_user",
+			"REVOKE ALL ON FUNCTION fence.claim(text, bigint, text, text, bigint, text), fence.accepted(text), fence.version() FROM app_user; REVOKE pg_read_all_stats, pg_signal_backend FROM app_user", appRole, database, nil},
+		{"an app's role", "", "", appRole, database, []string{"role app_user may not claim", "GRANT EXECUTE ON FUNCTION fence.claim(text, bigint, text, text, bigint, text), fence.accepted(text), fence.version() TO app_user"}},
+		{"no schema", "", "", adminRol, "postgres", []string{"schema fence is not installed", "fenceproxy init --upstream 'postgres://fence_admin@127.0.0.1:", "/postgres'"}},
+		{"no such database", "", "", adminRol, "nowhere", []string{`database "nowhere" does not exist`}},
+		{"no such role", "", "", "nobody", database, []string{`role "nobody" does not exist`}},
+		{"may not signal", "REVOKE pg_signal_backend FROM fence_admin", "GRANT pg_signal_backend TO fence_admin", adminRol, database, []string{"may not end what blocks a claim", "GRANT pg_signal_backend TO fence_admin"}},
+		{"may not see", "REVOKE pg_read_all_stats FROM fence_admin", "GRANT pg_read_all_stats TO fence_admin", adminRol, database, []string{"may not see what blocks a claim", "GRANT pg_read_all_stats TO fence_admin"}},
+		{"an older schema", "UPDATE fence.meta SET version = 0", "UPDATE fence.meta SET version = 1", adminRol, database, []string{"has version 0", "fenceproxy init"}},
+		{"a newer schema", "UPDATE fence.meta SET version = 99", "UPDATE fence.meta SET version = 1", adminRol, database, []string{"has version 99", "newer fenceproxy"}},
+		{"a function is missing", "ALTER FUNCTION fence.accepted(text) RENAME TO gone", "ALTER FUNCTION fence.gone(text) RENAME TO accepted", adminRol, database, []string{"not installed, or an old one", "fenceproxy init"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := &stack{t: t, srv: s.srv}
+			if c.damage != "" {
+				s.exec(s.root(), c.damage)
+			}
+			got := preflight(t, s.srv.DSN(c.user, c.db))
+			if (got == "") != (c.says == nil) {
+				t.Errorf("got %q, want %q", got, c.says)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(got, text) {
+					t.Errorf("got %q, want it to say %q", got, text)
+				}
+			}
+			if strings.Contains(got, "\n") {
+				t.Errorf("more than one line: %q", got)
+			}
+			if c.mend != "" {
+				s.exec(s.root(), c.mend)
+			}
+		})
+	}
+	t.Run("a standby", func(t *testing.T) {
+		makeStandby(t, s.srv)
+		if got := preflight(t, s.srv.DSN(adminRol, database)); !strings.Contains(got, "it is a standby") {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		if err := s.srv.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		dsn := strings.Replace(s.srv.DSN(adminRol, database), "sslmode=disable", "sslmode=prefer", 1)
+		if got := preflight(t, dsn); !strings.Contains(got, s.srv.Addr()) || !strings.Contains(got, "connection refused") || strings.Contains(got, "\n") {
+			t.Errorf("got %q, want one line with the address and the reason", got)
+		}
+	})
+}
+
+func TestNewStore_BadDSN(t *testing.T) {
+	if _, err := fencing.NewStore("postgres://127.0.0.1:notaport/app"); err == nil || !strings.HasPrefix(err.Error(), "read the upstream connection string: ") {
+		t.Errorf("got %v", err)
+	}
+}
