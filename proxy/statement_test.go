@@ -63,7 +63,7 @@ func TestSession_StaleShapes(t *testing.T) {
 						s.raise(1, key, 2)
 						continue
 					}
-					_, err := exec(t, conn, st.sql, mode)
+					_, err := runIn(t, conn, st.sql, mode)
 					if got := code(err); got != st.want {
 						t.Errorf("%s: got %q, want %q (%v)", st.sql, got, st.want, err)
 					}

@@ -95,7 +95,7 @@ func TestSession_Tags(t *testing.T) {
 			t.Run(c.name+"/"+mode.String(), func(t *testing.T) {
 				conn := s.session(0, "", 0)
 				for i, sql := range c.steps {
-					_, err := exec(t, conn, sql, mode)
+					_, err := runIn(t, conn, sql, mode)
 					if got := code(err); got != c.want[i] {
 						t.Errorf("%s: got %q, want %q (%v)", sql, got, c.want[i], err)
 					}
@@ -105,9 +105,9 @@ func TestSession_Tags(t *testing.T) {
 	}
 }
 
-// exec runs one text in the given protocol; the extended one takes a text of
+// runIn runs one text in the given protocol; the extended one takes a text of
 // one statement only, so longer ones go simple.
-func exec(t *testing.T, c *pgx.Conn, sql string, mode pgx.QueryExecMode) (pgconn.CommandTag, error) {
+func runIn(t *testing.T, c *pgx.Conn, sql string, mode pgx.QueryExecMode) (pgconn.CommandTag, error) {
 	if mode == pgx.QueryExecModeSimpleProtocol || strings.Contains(sql, ";") {
 		return c.Exec(t.Context(), sql)
 	}
