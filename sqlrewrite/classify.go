@@ -69,6 +69,7 @@ func (c *classifier) add(text []byte, t token, kw keyword) {
 // runs.
 func (c *classifier) begin(text []byte, t seen) {
 	if t.kind == kindOpen {
+		c.headAt = t.token // until the first word is found
 		c.lead++
 		c.calls.add(text, t)
 		return
@@ -203,6 +204,10 @@ func (c *classifier) command(t seen) {
 	case kwConcurrently:
 		switch c.head {
 		case kwCreate, kwDrop, kwAlter, kwReindex:
+			c.found |= NotInBlock
+		}
+	case kwDatabase, kwSchema, kwSystem:
+		if c.head == kwReindex && (c.last.kw == kwReindex || c.last.kind == kindClose) {
 			c.found |= NotInBlock
 		}
 	case kwTablespace:

@@ -30,7 +30,8 @@ func (l *lexer) quoted(k kind, prefix int) kind {
 }
 
 // stringBody goes from behind an opening quote to behind the closing one. It
-// reports whether there is one.
+// reports whether there is one. It looks for each quote once only, so that a
+// string of nothing but backslashes costs no more than its length.
 func (l *lexer) stringBody(escapes, doubled bool) bool {
 	for {
 		n := bytes.IndexByte(l.text[l.pos:], '\'')
@@ -38,19 +39,29 @@ func (l *lexer) stringBody(escapes, doubled bool) bool {
 			l.pos = len(l.text)
 			return false
 		}
-		if escapes {
-			if b := bytes.IndexByte(l.text[l.pos:l.pos+n], '\\'); b >= 0 {
-				// A backslash takes the next byte with it, a quote too.
-				l.pos = min(l.pos+b+2, len(l.text))
-				continue
-			}
+		quote := l.pos + n
+		if escapes && l.escapePast(quote) {
+			continue
 		}
-		l.pos += n + 1
+		l.pos = quote + 1
 		if !doubled || l.at(0) != '\'' {
 			return true
 		}
 		l.pos++
 	}
+}
+
+// escapePast takes the backslashes before a quote, each with the byte behind
+// it. It reports whether the last took the quote.
+func (l *lexer) escapePast(quote int) bool {
+	for l.pos < quote {
+		b := bytes.IndexByte(l.text[l.pos:quote], '\\')
+		if b < 0 {
+			return false
+		}
+		l.pos += b + 2
+	}
+	return l.pos > quote
 }
 
 // continuation finds the quote that continues a string literal which was

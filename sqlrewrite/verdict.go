@@ -136,13 +136,6 @@ func (c *classifier) definitionFlags() Flags {
 		if second == kwSystem {
 			return NotInBlock
 		}
-	case kwReindex:
-		for _, w := range c.words[1:c.n] {
-			switch w.kw {
-			case kwDatabase, kwSchema, kwSystem:
-				return NotInBlock
-			}
-		}
 	}
 	return 0
 }
