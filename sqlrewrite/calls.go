@@ -79,7 +79,7 @@ func (c *calls) close() bool {
 // qualify takes the dot behind p1.
 func (c *calls) qualify(text []byte) {
 	switch {
-	case c.p1.kind == kindWord && c.p2.kind != kindDot && isCatalog(text[c.p1.start:c.p1.end]):
+	case c.p1.kind == kindWord && c.p2.kind != kindDot && isCatalog(c.p1.in(text)):
 		c.schema = schemaCatalog
 	case c.p1.kind == kindWord, c.p1.kind == kindQuoted, c.p1.kind == kindUnicodeQuoted:
 		c.schema = schemaOther
@@ -110,7 +110,7 @@ func (c *calls) opens(text []byte) bool {
 		return false
 	}
 	var buf [longestWord]byte
-	word := fold(&buf, text[c.p1.start:c.p1.end])
+	word := fold(&buf, c.p1.in(text))
 	return c.schema == schemaNone && construct(word) || withoutSideEffects(word)
 }
 
@@ -155,7 +155,7 @@ func (c *calls) operand(text []byte) bool {
 		return true
 	case kindWord:
 		var buf [longestWord]byte
-		word := fold(&buf, text[c.before.start:c.before.end])
+		word := fold(&buf, c.before.in(text))
 		return len(word) > 0 && !precedesExpression(word)
 	}
 	return c.before.kind.isString()
@@ -165,7 +165,7 @@ func (c *calls) operand(text []byte) bool {
 // and its like.
 func (c *calls) character(text []byte) bool {
 	var buf [longestWord]byte
-	switch string(fold(&buf, text[c.before.start:c.before.end])) {
+	switch string(fold(&buf, c.before.in(text))) {
 	case "bit", "char", "character", "nchar":
 		return true
 	}
@@ -175,7 +175,7 @@ func (c *calls) character(text []byte) bool {
 // samples knows the sampling methods that are built in.
 func (c *calls) samples(text []byte) bool {
 	var buf [longestWord]byte
-	switch string(fold(&buf, text[c.p1.start:c.p1.end])) {
+	switch string(fold(&buf, c.p1.in(text))) {
 	case "bernoulli", "system":
 		return c.p1.kind == kindWord
 	}

@@ -22,10 +22,10 @@ const (
 type classifier struct {
 	phase   phase
 	head    keyword
-	headAt  token
+	headAt  seen
 	lead    int       // parentheses before the head
 	words   [4]seen   // the first tokens, from the head on
-	n       int       // how many of words are filled
+	n       int8      // how many of words are filled
 	found   Flags     // that single tokens tell
 	analyze bool      // EXPLAIN ANALYZE
 	hold    bool      // WITH HOLD
@@ -48,7 +48,7 @@ const (
 
 func (c *classifier) add(text []byte, t token, kw keyword) {
 	now := seen{token: t, kw: kw}
-	if c.phase != phaseHead && c.n < len(c.words) {
+	if c.phase != phaseHead && int(c.n) < len(c.words) {
 		c.words[c.n] = now
 		c.n++
 	}
@@ -65,16 +65,29 @@ func (c *classifier) add(text []byte, t token, kw keyword) {
 	c.last = now
 }
 
+// done reports whether the rest of the statement changes nothing. It is so for
+// the commands that most writes are.
+func (c *classifier) done() bool {
+	if c.phase != phaseCommand {
+		return false
+	}
+	switch c.head {
+	case kwInsert, kwUpdate, kwDelete, kwMerge:
+		return true
+	}
+	return false
+}
+
 // begin looks at the first word of a statement, or of what EXPLAIN ANALYZE
 // runs.
 func (c *classifier) begin(text []byte, t seen) {
 	if t.kind == kindOpen {
-		c.headAt = t.token // until the first word is found
+		c.headAt = t // until the first word is found
 		c.lead++
 		c.calls.add(text, t)
 		return
 	}
-	c.head, c.headAt = t.kw, t.token
+	c.head, c.headAt = t.kw, t
 	c.words[0], c.n = t, 1
 	c.phase = phaseCommand
 	switch {
@@ -95,15 +108,15 @@ func (c *classifier) begin(text []byte, t seen) {
 func (c *classifier) query(text []byte, t seen) {
 	switch t.kw {
 	case kwInsert, kwUpdate, kwDelete, kwMerge, kwInto:
-		c.spoil(ReasonWord, t.start, t.end)
+		c.spoil(ReasonWord, t, t)
 	case kwShare, kwKey, kwNo:
 		if c.last.kw == kwFor {
-			c.spoil(ReasonLock, c.last.start, t.end)
+			c.spoil(ReasonLock, c.last, t)
 		}
 	case kwHold:
 		if c.last.kw == kwWith && c.head == kwDeclare {
 			c.hold = true
-			c.spoil(ReasonHold, c.last.start, t.end)
+			c.spoil(ReasonHold, c.last, t)
 		}
 	}
 	if c.head == kwCopy && c.calls.depth == 0 && t.kind != kindClose {
@@ -113,7 +126,7 @@ func (c *classifier) query(text []byte, t seen) {
 		}
 	}
 	if !c.calls.add(text, t) {
-		c.spoil(ReasonCall, c.calls.bad.start, c.calls.bad.end)
+		c.spoil(ReasonCall, c.calls.bad, c.calls.bad)
 	}
 }
 
@@ -122,7 +135,7 @@ func (c *classifier) copy(t seen) {
 	switch {
 	case c.copying == copySource && t.kw == kwFrom && c.last.kind != kindDot:
 		c.copying = copyFrom
-		c.spoil(ReasonCopy, t.start, t.end)
+		c.spoil(ReasonCopy, t, t)
 	case c.copying == copySource && t.kw == kwTo && c.last.kind != kindDot:
 		c.copying = copyTo
 	case c.copying == copyFrom:
@@ -134,7 +147,7 @@ func (c *classifier) copy(t seen) {
 		if t.kw == kwStdio {
 			c.found |= CopyOut
 		} else {
-			c.spoil(ReasonCopy, t.start, t.end)
+			c.spoil(ReasonCopy, t, t)
 		}
 		c.copying = copyRest
 	}
@@ -221,9 +234,14 @@ func (c *classifier) command(t seen) {
 	}
 }
 
-func (c *classifier) spoil(r Reason, start, end int) {
+// spoil remembers the first reason why a query may write, from token to token.
+func (c *classifier) spoil(r Reason, from, to seen) {
 	if !c.spoiled {
 		c.spoiled = true
-		c.why = Why{r, start, end}
+		c.why = why(r, from, to)
 	}
+}
+
+func why(r Reason, from, to seen) Why {
+	return Why{r, int(from.start), int(to.end)}
 }

@@ -17,11 +17,11 @@ func Pieces(text []byte, o Options) ([]Piece, error) {
 		case kindEnd:
 			return all, lex.err
 		case kindString, kindEscapeString, kindUnicodeString, kindBitString, kindDollarString:
-			all = append(all, Piece{'s', t.start, t.end})
+			all = append(all, Piece{'s', int(t.start), int(t.end)})
 		case kindQuoted, kindUnicodeQuoted:
-			all = append(all, Piece{'"', t.start, t.end})
+			all = append(all, Piece{'"', int(t.start), int(t.end)})
 		case kindOpen, kindClose, kindComma, kindSemicolon:
-			all = append(all, Piece{text[t.start], t.start, t.end})
+			all = append(all, Piece{text[t.start], int(t.start), int(t.end)})
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package sqlrewrite
 
-import "bytes"
+import (
+	"bytes"
+	"math"
+)
 
 // A kind says what a token is, as far as splitting and classifying need it.
 type kind uint8
@@ -30,8 +33,15 @@ const (
 // A token is a piece of the text without the space before it.
 type token struct {
 	kind       kind
-	start, end int
+	start, end int32
 }
+
+// maxText is the longest text that positions fit. PostgreSQL takes no message
+// over 1 GB (PQ_LARGE_MESSAGE_LIMIT in src/include/libpq/libpq.h).
+const maxText = math.MaxInt32
+
+// in returns the bytes of a token.
+func (t token) in(text []byte) []byte { return text[t.start:t.end] }
 
 // A lexer cuts a text into tokens, one method per state of PostgreSQL's
 // src/backend/parser/scan.l. The states are called directly, not through
@@ -48,14 +58,14 @@ type lexer struct {
 func (l *lexer) next() token {
 	l.gap()
 	if l.err != nil || l.pos >= len(l.text) {
-		return token{kindEnd, l.pos, l.pos}
+		return token{kindEnd, int32(l.pos), int32(l.pos)}
 	}
 	start := l.pos
 	k := l.start()
 	if l.err != nil {
 		k = kindEnd
 	}
-	return token{k, start, l.pos}
+	return token{k, int32(start), int32(l.pos)}
 }
 
 // start looks at the first byte of a token and enters the state for it.
@@ -180,9 +190,11 @@ func (l *lexer) word(c byte) kind {
 }
 
 func (l *lexer) identRest() {
-	for l.pos < len(l.text) && isIdent(l.text[l.pos]) {
-		l.pos++
+	text, pos := l.text, l.pos
+	for pos < len(text) && isIdent(text[pos]) {
+		pos++
 	}
+	l.pos = pos
 }
 
 // number reads a number and the letters that cling to it. PostgreSQL 15 and
@@ -279,26 +291,4 @@ func (l *lexer) operator() kind {
 	}
 	l.pos = start + n
 	return kindOperator
-}
-
-func isSpace(c byte) bool {
-	return c == ' ' || c >= '\t' && c <= '\r'
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-// isIdentStart: letters, underscore and every byte of a multi-byte character.
-func isIdentStart(c byte) bool {
-	lower := c | 0x20
-	return lower >= 'a' && lower <= 'z' || c == '_' || c >= 0x80
-}
-
-func isIdent(c byte) bool { return isIdentStart(c) || isDigit(c) || c == '$' }
-
-func isOperator(c byte) bool {
-	switch c {
-	case '~', '!', '@', '#', '^', '&', '|', '`', '?', '+', '-', '*', '/', '%', '<', '>', '=':
-		return true
-	}
-	return false
 }

@@ -9,7 +9,7 @@ import (
 // those whose value can't be told here: U&'…', and escapes that PostgreSQL
 // refuses.
 func stringValue(text []byte, t token, o Options) (string, bool) {
-	raw := text[t.start:t.end]
+	raw := t.in(text)
 	switch t.kind {
 	case kindDollarString:
 		tag := dollarTag(raw)
@@ -156,7 +156,7 @@ func digits(b []byte, base rune, most int) (v rune, n int) {
 // identValue returns the name that an identifier stands for; false for
 // U&"…" and for unquoted ones whose case a server may fold otherwise.
 func identValue(text []byte, t token) (string, bool) {
-	raw := text[t.start:t.end]
+	raw := t.in(text)
 	switch t.kind {
 	case kindWord:
 		out := make([]byte, len(raw))
@@ -164,10 +164,7 @@ func identValue(text []byte, t token) (string, bool) {
 			if c >= 0x80 {
 				return "", false
 			}
-			if c >= 'A' && c <= 'Z' {
-				c |= 0x20
-			}
-			out[i] = c
+			out[i] = lower(c)
 		}
 		return string(out), len(out) <= maxIdent
 	case kindQuoted:

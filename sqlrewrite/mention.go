@@ -116,17 +116,14 @@ func hasWord(text []byte, word string) bool {
 	return false
 }
 
-// hasFold reports whether text begins with lower, whatever its case.
-func hasFold(text []byte, lower string) bool {
-	if len(text) < len(lower) {
+// hasFold reports whether text begins with want, which is in lower case,
+// whatever the case of text.
+func hasFold(text []byte, want string) bool {
+	if len(text) < len(want) {
 		return false
 	}
-	for i := range len(lower) {
-		c := text[i]
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
+	for i := range len(want) {
+		if lower(text[i]) != want[i] {
 			return false
 		}
 	}

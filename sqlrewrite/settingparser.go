@@ -22,20 +22,20 @@ func newSettingParser(text []byte, o Options) *settingParser {
 
 func (p *settingParser) take() { p.tok = p.lex.next() }
 
-func (p *settingParser) raw() []byte { return p.text[p.tok.start:p.tok.end] }
+func (p *settingParser) raw() []byte { return p.tok.in(p.text) }
 
 // is reports whether the token is the given word, operator or punctuation.
-func (p *settingParser) is(lower string) bool {
+func (p *settingParser) is(want string) bool {
 	switch p.tok.kind {
 	case kindWord, kindOperator, kindOpen, kindClose, kindComma, kindDot, kindCast:
-		return len(lower) == p.tok.end-p.tok.start && hasFold(p.raw(), lower)
+		return len(want) == len(p.raw()) && hasFold(p.raw(), want)
 	}
 	return false
 }
 
 // accept takes the token if it is the given one.
-func (p *settingParser) accept(lower string) bool {
-	ok := p.is(lower)
+func (p *settingParser) accept(want string) bool {
+	ok := p.is(want)
 	if ok {
 		p.take()
 	}
@@ -135,7 +135,7 @@ func (p *settingParser) setValue() (string, bool) {
 	p.take()
 	switch {
 	case t.kind == kindNumber:
-		return numberValue(sign, string(p.text[t.start:t.end]))
+		return numberValue(sign, string(t.in(p.text)))
 	case sign != "":
 		return "", false
 	case t.kind == kindWord, t.kind == kindQuoted:

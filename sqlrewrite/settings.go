@@ -75,7 +75,7 @@ func harmless(text []byte, o Options) bool {
 	first := lex.next()
 	head := kwNone
 	if first.kind == kindWord {
-		head = keywordOf(text[first.start:first.end])
+		head = keywordOf(first.in(text))
 	}
 	switch head {
 	case kwSelect, kwWith, kwValues, kwInsert, kwUpdate, kwDelete, kwMerge:
@@ -97,7 +97,7 @@ func callsKnown(text []byte, o Options) bool {
 		case kindEnd:
 			return lex.err == nil
 		case kindWord:
-			t.kw = keywordOf(text[t.start:t.end])
+			t.kw = keywordOf(t.in(text))
 		}
 		if !c.add(text, t) {
 			return false

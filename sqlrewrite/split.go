@@ -40,6 +40,9 @@ func Split(dst []Statement, text []byte, o Options) ([]Statement, error) {
 
 // certain refuses text whose bytes may not be the characters that they seem.
 func certain(text []byte, o Options) error {
+	if len(text) > maxText {
+		return fmt.Errorf("%w: %d bytes are longer than any message", ErrUncertain, len(text))
+	}
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		return fmt.Errorf("%w: NUL at byte %d", ErrUncertain, i)
 	}
@@ -63,7 +66,7 @@ type splitter struct {
 
 	// The statement so far.
 	n          int // tokens in it
-	start, end int
+	start, end int32
 	depth      int     // open parentheses
 	bodies     int     // open BEGIN ATOMIC
 	routine    routine // of the innermost body, or of the statement
@@ -106,12 +109,20 @@ func (s *splitter) reset() {
 }
 
 func (s *splitter) add(t token) {
+	if s.n == 0 {
+		s.start = t.start
+	}
+	s.n++
+	s.end = t.end
 	kw := kwNone
 	switch t.kind {
 	case kindWord:
-		kw = keywordOf(s.lex.text[t.start:t.end])
+		if s.classifier.done() {
+			return
+		}
+		kw = keywordOf(t.in(s.lex.text))
 	case kindString:
-		if bytes.IndexByte(s.lex.text[t.start:t.end], '\\') >= 0 {
+		if bytes.IndexByte(t.in(s.lex.text), '\\') >= 0 {
 			s.flags |= Backslash
 		}
 	case kindOpen:
@@ -119,14 +130,14 @@ func (s *splitter) add(t token) {
 	case kindClose:
 		s.depth = max(s.depth-1, 0)
 	}
-	if s.n == 0 {
-		s.start = t.start
+	if s.classifier.done() {
+		return
 	}
-	s.n++
-	s.end = t.end
-	s.body(t, kw)
+	if s.routine != routineNo || s.bodies > 0 {
+		s.body(t, kw)
+		s.prev = kw
+	}
 	s.classifier.add(s.lex.text, t, kw)
-	s.prev = kw
 }
 
 // body follows BEGIN ATOMIC bodies. They nest as far as the grammar goes, and
@@ -150,7 +161,7 @@ func (s *splitter) body(t token, kw keyword) {
 
 // statement finishes the statement so far.
 func (s *splitter) statement() Statement {
-	st := Statement{Start: s.start, End: s.end}
+	st := Statement{Start: int(s.start), End: int(s.end)}
 	st.Class, st.Flags, st.Why = s.classifier.verdict()
 	st.Flags |= s.flags
 	if s.mentions && MentionsFence(s.lex.text[s.start:s.end]) {

@@ -2,24 +2,24 @@ package sqlrewrite
 
 // verdict gives the class of a whole statement.
 func (c *classifier) verdict() (Class, Flags, Why) {
-	why := Why{ReasonCommand, c.headAt.start, c.headAt.end}
+	because := why(ReasonCommand, c.headAt, c.headAt)
 	switch c.phase {
 	case phaseQuery:
 		return c.queryVerdict()
 	case phaseExplain, phaseExplainOpen, phaseExplainOptions:
-		return MayWrite, 0, why
+		return MayWrite, 0, because
 	}
 	if c.head == kwExplain {
-		return Read, 0, Why{ReasonNotRun, c.headAt.start, c.headAt.end}
+		return Read, 0, why(ReasonNotRun, c.headAt, c.headAt)
 	}
 	class, flags := c.transactionVerdict()
 	if class == MayWrite && flags == 0 {
 		class, flags = c.commandVerdict()
 	}
 	if class == Prepare {
-		why.Reason = ReasonNotRun
+		because.Reason = ReasonNotRun
 	}
-	return class, flags, why
+	return class, flags, because
 }
 
 // queryVerdict judges a query and the commands that wrap one.
@@ -29,12 +29,12 @@ func (c *classifier) queryVerdict() (Class, Flags, Why) {
 	case c.head == kwDeclare && !c.hold:
 		flags |= NeedsBlock
 	case c.head == kwCopy && c.found&CopyOut == 0:
-		c.spoil(ReasonCopy, c.headAt.start, c.headAt.end)
+		c.spoil(ReasonCopy, c.headAt, c.headAt)
 	}
 	if c.spoiled {
 		return MayWrite, flags, c.why
 	}
-	return Read, flags, Why{ReasonPlain, c.headAt.start, c.headAt.end}
+	return Read, flags, why(ReasonPlain, c.headAt, c.headAt)
 }
 
 // transactionVerdict knows the commands that begin, end and mark transactions.

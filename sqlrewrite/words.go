@@ -95,6 +95,12 @@ const (
 	kwWith
 )
 
+// The lengths of the words that keywordOf knows.
+const (
+	shortestKeyword = len("as")
+	longestKeyword  = len("concurrently")
+)
+
 // longestWord is the length of the longest word that a list here holds.
 const longestWord = 40
 
@@ -105,21 +111,22 @@ func fold(buf *[longestWord]byte, word []byte) []byte {
 		return nil
 	}
 	for i, c := range word {
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		buf[i] = c
+		buf[i] = lower(c)
 	}
 	return buf[:len(word)]
 }
 
 // keywordOf looks an unquoted word up.
 func keywordOf(word []byte) keyword {
-	var buf [longestWord]byte
-	w := fold(&buf, word)
-	switch {
-	case len(w) < 2:
+	var buf [longestKeyword]byte
+	if len(word) < shortestKeyword || len(word) > longestKeyword {
 		return kwNone
+	}
+	w := buf[:len(word)]
+	for i, c := range word {
+		w[i] = lower(c)
+	}
+	switch {
 	case len(w) <= 5:
 		return shortKeyword(w)
 	case len(w) == 6:
