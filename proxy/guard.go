@@ -93,9 +93,8 @@ func (s *session) guardQuery(body []byte) error {
 // sendGuarded sends a text that was admitted, with its checks.
 func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged bool) error {
 	var p plan
-	if len(stmts) == 1 && stmts[0].Flags&sqlrewrite.NotInBlock != 0 {
-		s.txn.uncovered = true // runs alone or not at all
-	} else {
+	const alone = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
+	if len(stmts) != 1 || stmts[0].Flags&alone == 0 || s.txn.block != blockNone || s.hasTag() && stmts[0].Class != sqlrewrite.Discard {
 		p = planQuery(&s.txn, stmts, len(text))
 	}
 	s.count(p.purposes)

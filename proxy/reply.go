@@ -14,7 +14,11 @@ import (
 // longer one is the client's own and passes unchanged.
 const maxReport = 1 << 20
 
-var noDeadline time.Time
+// Deadlines that interrupt a read at once, and that don't.
+var (
+	longAgo    = time.Unix(1, 0)
+	noDeadline time.Time
+)
 
 // replies is the reply pump. It ends when the backend is gone or the client
 // takes no more; unless the client is owed an answer, it closes the client's
@@ -43,7 +47,7 @@ func (s *session) replies() {
 // hangUp tells the client that nothing more comes, and ends the request pump.
 func (s *session) hangUp() {
 	closeWrite(s.client)
-	s.client.SetReadDeadline(time.Now())
+	s.client.SetReadDeadline(longAgo)
 }
 
 func (s *session) pumpReplies() error {
@@ -167,8 +171,8 @@ func (s *session) readyReply() error {
 	hold := out.Verdict == queue.Withhold && status == wire.StatusFailed
 	s.withheld = hold
 	caught := s.victim != nil && s.queue.ReadyDue() == 0
-	if s.draining && !caught {
-		s.client.SetReadDeadline(time.Now())
+	if s.draining && s.waiting {
+		s.client.SetReadDeadline(longAgo)
 	}
 	s.mu.Unlock()
 	if hold || out.Verdict == queue.Hide {

@@ -3,9 +3,9 @@ package proxy
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
@@ -30,14 +30,8 @@ var errProtocol = errors.New("client broke the protocol")
 // io.EOF when it just left.
 func (s *session) requests() error {
 	for {
-		if !s.fromClient.Complete() {
-			s.flush() // a backend that is gone answers through the next push
-		}
-		t, n, err := s.fromClient.Next()
+		t, n, err := s.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if err := s.interrupted(); err != nil {
-				return err
-			}
 			continue
 		}
 		if errors.Is(err, wire.ErrLength) {
@@ -60,6 +54,27 @@ func (s *session) requests() error {
 			return nil
 		}
 	}
+}
+
+// next waits for the header of the client's next message, after sending what
+// was gathered. Only here may the wait be cut short, between messages, by a
+// server that shuts down.
+func (s *session) next() (t byte, n int, err error) {
+	if s.fromClient.Complete() {
+		return s.fromClient.Next()
+	}
+	s.flush() // a backend that is gone answers through the next push
+	if err := s.wait(); err != nil {
+		return 0, 0, err
+	}
+	t, n, err = s.fromClient.Next()
+	s.mu.Lock()
+	s.waiting = false
+	if !s.over {
+		s.client.SetReadDeadline(noDeadline)
+	}
+	s.mu.Unlock()
+	return t, n, err
 }
 
 // request takes one message.
@@ -181,7 +196,8 @@ func header(t byte, body int) []byte {
 
 // errHiddenTag ends an untagged session that sends a tag in a text too long
 // to be held: by the time it is seen, the text before it is on its way.
-var errHiddenTag = fmt.Errorf("a statement of over %d bytes mentions a fence setting: set it in a statement of its own", maxText)
+var errHiddenTag error = fencing.Refuse(fencing.CodeNotFenceable, "a statement text of over %d bytes mentions a fence setting", maxText).
+	With("", "Set the tag in a statement of its own, and send large values as bound parameters or with COPY.")
 
 // stream relays a text that is too long to be held, and gives up in the
 // middle if it turns out to mention a tag: PostgreSQL runs nothing of a
@@ -300,20 +316,20 @@ func (s *session) broken() error {
 	return errProtocol
 }
 
-// interrupted is called when reading from the client was cut short. It
-// returns the reason why the session ends, or nil to read on: the backend is
-// gone, or the server shuts down and nothing is due, no transaction is open
-// and no segment is half sent.
-func (s *session) interrupted() error {
+// wait announces that the pump is about to wait for the client. It returns
+// the reason why the session ends instead: the backend is gone, or the server
+// shuts down and nothing is due, no transaction is open and no segment is
+// half sent.
+func (s *session) wait() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over && s.ending == nil {
 		return errBackend
 	}
-	s.client.SetReadDeadline(noDeadline)
 	between := s.queue.Len() == 0 && s.status == wire.StatusIdle && !s.segment.open
 	if s.draining && (s.over || between) {
 		return errDrained
 	}
+	s.waiting = true
 	return nil
 }

@@ -59,8 +59,9 @@ type session struct {
 	captured  []string
 	mirror    mirror
 	params    sqlrewrite.Options
-	confirm   int // generation of the proxy's own statements known to exist
-	draining  bool
+	confirm   int            // generation of the proxy's own statements known to exist
+	draining  bool           // the session is to end between transactions
+	waiting   bool           // the request pump waits for the client's next message
 	victim    *fencing.Error // set once: a higher claim ended this session
 	ending    *ending        // set when the backend is gone and the client is owed an answer
 	over      bool           // the reply pump takes no more entries
@@ -87,7 +88,8 @@ var (
 	// transactions.
 	errDrained = errors.New("fenceproxy is shutting down")
 	// errLost: a session whose replies can't be told apart wants to be tagged.
-	errLost = errors.New("replies can't be told apart, so the session can't be tagged")
+	errLost error = fencing.Refuse(fencing.CodeNotFenceable, "fenceproxy lost track of the session's replies, so it can't be tagged").
+		With("", "Connect again and tag the new session.")
 )
 
 func newSession(srv *Server, client net.Conn, id uint64) *session {
@@ -157,6 +159,10 @@ func (s *session) finish(err error) {
 	default:
 		s.backend.Close()
 		<-s.replied
+		var refused *fencing.Error
+		if errors.As(err, &refused) {
+			s.farewell(report("FATAL", refused))
+		}
 	}
 }
 
@@ -263,9 +269,11 @@ func (s *session) signal() {
 // drain asks the session to end between transactions.
 func (s *session) drain() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.draining = true
-	s.mu.Unlock()
-	s.client.SetReadDeadline(time.Now())
+	if s.waiting {
+		s.client.SetReadDeadline(longAgo)
+	}
 }
 
 // abort ends the session at once.
