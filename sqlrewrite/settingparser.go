@@ -100,10 +100,10 @@ func (p *settingParser) set() []Setting {
 	s := Setting{Kind: Set, Name: name, Local: local}
 	if p.accept("default") {
 		s.Kind = Reset
-	} else if s.Value, ok = p.setValue(); !ok {
-		s.Kind = Unknown
+	} else {
+		s.Value, ok = p.setValue()
 	}
-	if !p.atEnd() {
+	if !ok || !p.atEnd() {
 		return unknown(name, local)
 	}
 	return []Setting{s}

@@ -158,7 +158,7 @@ type Why struct {
 type Reason uint8
 
 const (
-	// ReasonCommand: the command's first word says so.
+	// ReasonCommand: the command itself.
 	ReasonCommand Reason = iota
 	// ReasonPlain: nothing in a query can write.
 	ReasonPlain

@@ -1,0 +1,102 @@
+package sqlrewrite_test
+
+import (
+	"testing"
+	"unicode/utf8"
+
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+func TestInsert(t *testing.T) {
+	type ins = sqlrewrite.Insertion
+	for _, c := range []struct {
+		name, text string
+		ins        []ins
+		want       string
+	}{
+		{"nothing", "abc", nil, "abc"},
+		{"the beginning", "abc", []ins{{0, "X"}}, "Xabc"},
+		{"the end", "abc", []ins{{3, "X"}}, "abcX"},
+		{"several", "abc", []ins{{0, "X"}, {1, "Y"}, {3, "Z"}}, "XaYbcZ"},
+		{"one place", "abc", []ins{{1, "X"}, {1, "Y"}}, "aXYbc"},
+		{"an empty text", "", []ins{{0, "X"}}, "X"},
+	} {
+		if got := string(sqlrewrite.Insert([]byte("> "), []byte(c.text), c.ins)); got != "> "+c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, "> "+c.want)
+		}
+	}
+}
+
+// TestOriginalPosition goes through every character of a text with insertions
+// and compares it with the character that it came from.
+func TestOriginalPosition(t *testing.T) {
+	type ins = sqlrewrite.Insertion
+	for _, c := range []struct {
+		name, text string
+		ins        []ins
+	}{
+		{"nothing", "SELECT 1", nil},
+		{"the beginning", "SELECT 1", []ins{{0, "CHECK;"}}},
+		{"the end", "SELECT 1", []ins{{8, "\n;CHECK"}}},
+		{"in between", "SELECT 'é日'; UPDATE 日 SET é", []ins{{0, "CHECK;"}, {15, "LATE;"}, {15, "CHECK;"}, {28, "\n;LATE"}}},
+		{"not ASCII itself", "é; é", []ins{{2, "日本"}, {4, "é"}}},
+	} {
+		marked, origin := mark(c.text, c.ins)
+		for i := range marked {
+			if got := sqlrewrite.OriginalPosition(c.ins, []byte(c.text), i+1); got != origin[i] {
+				t.Errorf("%s: position %d (%q): got %d, want %d", c.name, i+1, marked[i], got, origin[i])
+			}
+		}
+		end := utf8.RuneCountInString(c.text) + 1
+		if got := sqlrewrite.OriginalPosition(c.ins, []byte(c.text), len(marked)+1); got != end {
+			t.Errorf("%s: the end: got %d, want %d", c.name, got, end)
+		}
+	}
+}
+
+// mark returns the characters of the text that Insert makes, and for each its
+// place in the original, or 0.
+func mark(text string, ins []sqlrewrite.Insertion) (chars []rune, origin []int) {
+	at, n := 0, 0
+	for i := 0; i <= len(text); i++ {
+		for at < len(ins) && ins[at].At == i {
+			for _, r := range ins[at].Text {
+				chars, origin = append(chars, r), append(origin, 0)
+			}
+			at++
+		}
+		if i < len(text) && utf8.RuneStart(text[i]) {
+			r, _ := utf8.DecodeRuneInString(text[i:])
+			n++
+			chars, origin = append(chars, r), append(origin, n)
+		}
+	}
+	return chars, origin
+}
+
+// TestOriginalPosition_Bytes: a text in a single-byte encoding has as many
+// characters as bytes.
+func TestOriginalPosition_Bytes(t *testing.T) {
+	ins := []sqlrewrite.Insertion{{At: 4, Text: "CHECK;"}}
+	if got, want := sqlrewrite.OriginalPosition(ins, []byte("'\xe9'; selec"), 11), 5; got != want {
+		t.Errorf("got %d, want %d", got, want)
+	}
+}
+
+func TestStatement_Explain(t *testing.T) {
+	for text, want := range map[string]string{
+		"SELECT nextval('s')":    `may write: "nextval": a function that isn't on the list of functions without side effects`,
+		"COMMIT AND CHAIN":       `commit: "COMMIT": the command (chain)`,
+		"SELECT 1":               `read: "SELECT": nothing in the query can write`,
+		"SET LOCAL fence.key=''": `set or show: "SET": the command (touches the tag)`,
+	} {
+		if got := one(t, text, sqlrewrite.Options{}).Explain([]byte(text)); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+	o := sqlrewrite.Options{BackslashQuotes: true}
+	want := "may write: standard_conforming_strings is off or the client_encoding is unsafe"
+	if got := one(t, "SELECT 1", o).Explain([]byte("SELECT 1")); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
