@@ -108,7 +108,7 @@ func TestSession_Tags(t *testing.T) {
 // runIn runs one text in the given protocol; the extended one takes a text of
 // one statement only, so longer ones go simple.
 func runIn(t *testing.T, c *pgx.Conn, sql string, mode pgx.QueryExecMode) (pgconn.CommandTag, error) {
-	if mode == pgx.QueryExecModeSimpleProtocol || strings.Contains(sql, ";") {
+	if mode == pgx.QueryExecModeSimpleProtocol || strings.Contains(sql, ";") && !strings.HasPrefix(sql, "DO ") {
 		return c.Exec(t.Context(), sql)
 	}
 	r := c.PgConn().ExecParams(t.Context(), sql, nil, nil, nil, nil).Read()
