@@ -52,7 +52,8 @@ func unquote(raw []byte, prefix int, escapes bool) (string, bool) {
 }
 
 // unescape appends what a backslash and the bytes of rest stand for, and
-// returns how many of them it took; 0 if PostgreSQL refuses them.
+// returns how many of them it took; 0 if PostgreSQL refuses them or its version
+// matters.
 func unescape(out, rest []byte) ([]byte, int) {
 	if len(rest) == 0 {
 		return out, 0
@@ -68,8 +69,8 @@ func unescape(out, rest []byte) ([]byte, int) {
 		return append(out, '\r'), 1
 	case 't':
 		return append(out, '\t'), 1
-	case 'v':
-		return append(out, '\v'), 1
+	case 'v': // a vertical tab from PostgreSQL 16 on, a v before
+		return out, 0
 	case '0', '1', '2', '3', '4', '5', '6', '7':
 		v, n := digits(rest, 8, 3)
 		return escapedByte(out, v, n)
