@@ -134,23 +134,27 @@ func WithPosition(dst, body []byte, to func(int) int) []byte {
 }
 
 // appendFields copies an error message field by field; a nil value drops the
-// field. A body that isn't a list of fields is copied as it stands.
+// field. A body that isn't a list of fields, ended by a NUL, is copied as it
+// stands.
 func appendFields(dst, body []byte, edit func(field byte, value []byte) []byte) []byte {
 	start := len(dst)
 	dst = append(dst, ErrorResponse, 0, 0, 0, 0)
-	for rest := body; len(rest) > 1 && rest[0] != 0; {
+	rest := body
+	for len(rest) > 1 && rest[0] != 0 {
 		end := bytes.IndexByte(rest[1:], 0)
 		if end < 0 {
-			dst = append(dst[:start+HeaderLen], body...)
-			binary.BigEndian.PutUint32(dst[start+1:], uint32(len(dst)-start-1))
-			return dst
+			break
 		}
 		if v := edit(rest[0], rest[1:1+end]); v != nil {
 			dst = append(append(append(dst, rest[0]), v...), 0)
 		}
 		rest = rest[end+2:]
 	}
-	dst = append(dst, 0)
+	if len(rest) == 1 && rest[0] == 0 {
+		dst = append(dst, 0)
+	} else {
+		dst = append(dst[:start+HeaderLen], body...)
+	}
 	binary.BigEndian.PutUint32(dst[start+1:], uint32(len(dst)-start-1))
 	return dst
 }
@@ -171,8 +175,12 @@ func ReadRow(body []byte) ([]string, error) {
 // ReadStartup returns the parameters of a startup packet, which includes its
 // length and version.
 func ReadStartup(packet []byte) (map[string]string, error) {
+	const head = 8 // the length and the version
+	if len(packet) < head {
+		return nil, fmt.Errorf("startup packet of %d bytes: %w", len(packet), ErrLength)
+	}
 	params := map[string]string{}
-	rest := packet[8:]
+	rest := packet[head:]
 	for len(rest) > 0 && rest[0] != 0 {
 		var name, value []byte
 		var ok bool

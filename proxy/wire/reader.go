@@ -19,12 +19,16 @@ var (
 )
 
 // A Reader cuts one socket's bytes into messages. Next tells what comes; then
-// exactly one of Read, Forward, Inspect or Skip consumes it.
+// exactly one of Read, Forward, Inspect or Skip consumes it. One that an error
+// of the socket cut short, a deadline for example, can be called again and
+// goes on where it stopped; or Skip drops the rest.
 type Reader struct {
-	src  io.Reader
-	buf  []byte
-	r, w int // the unread bytes are buf[r:w]
-	body int // length of the announced message's body, in bytes; -1: none is announced
+	src   io.Reader
+	buf   []byte
+	r, w  int    // the unread bytes are buf[r:w]
+	body  int    // bytes of the announced message's body still to come; -1: none is announced
+	begun bool   // its header and maybe some of its body are consumed
+	long  []byte // what Read has gathered of a body that doesn't fit the buffer
 }
 
 // NewReader returns a Reader with a buffer of DefaultBuffer bytes.
@@ -81,7 +85,7 @@ func (r *Reader) Read(most int) ([]byte, error) {
 	if r.body > most {
 		return nil, ErrTooLarge
 	}
-	if HeaderLen+r.body <= len(r.buf) {
+	if !r.begun && HeaderLen+r.body <= len(r.buf) {
 		if err := r.fill(HeaderLen + r.body); err != nil {
 			return nil, err
 		}
@@ -90,12 +94,19 @@ func (r *Reader) Read(most int) ([]byte, error) {
 		r.body = -1
 		return body, nil
 	}
-	body := make([]byte, 0, 2*len(r.buf))
+	if !r.begun {
+		r.long = make([]byte, 0, 2*len(r.buf))
+	}
 	err := r.drain(func(chunk []byte) error {
-		body = append(body, chunk...)
+		r.long = append(r.long, chunk...)
 		return nil
 	})
-	return body, err
+	if err != nil {
+		return nil, err
+	}
+	body := r.long
+	r.long = nil
+	return body, nil
 }
 
 // Forward consumes the announced message and writes it, header and body, to
@@ -105,10 +116,13 @@ func (r *Reader) Forward(w *Writer) error {
 }
 
 // Inspect is Forward with a look at each chunk of the body before it is
-// written; an error of look stops the stream in the middle.
+// written; an error of look stops the stream in the middle, and that chunk is
+// consumed.
 func (r *Reader) Inspect(w *Writer, look func(chunk []byte) error) error {
-	if err := w.Write(r.Header()); err != nil {
-		return err
+	if !r.begun {
+		if err := w.Write(r.Header()); err != nil {
+			return err
+		}
 	}
 	return r.drain(func(chunk []byte) error {
 		if err := look(chunk); err != nil {
@@ -119,33 +133,37 @@ func (r *Reader) Inspect(w *Writer, look func(chunk []byte) error) error {
 }
 
 // Announced reports whether Next has announced a message that hasn't been
-// consumed.
+// consumed to its end.
 func (r *Reader) Announced() bool { return r.body >= 0 }
 
-// Skip consumes the announced message and drops it.
+// Skip consumes the announced message, or what is left of it, and drops it.
 func (r *Reader) Skip() error {
+	r.long = nil
 	return r.drain(func([]byte) error { return nil })
 }
 
-// drain hands the body to take, chunk by chunk, and consumes the message.
+// drain hands the body to take, chunk by chunk, and consumes the message. An
+// error leaves the rest announced.
 func (r *Reader) drain(take func([]byte) error) error {
-	left := r.body
-	r.body = -1
-	r.r += HeaderLen
-	for left > 0 {
+	if !r.begun {
+		r.r += HeaderLen
+		r.begun = true
+	}
+	for r.body > 0 {
 		if r.r == r.w {
 			if err := r.fill(1); err != nil {
 				return err
 			}
 		}
-		n := min(left, r.w-r.r)
+		n := min(r.body, r.w-r.r)
 		chunk := r.buf[r.r : r.r+n]
 		r.r += n
-		left -= n
+		r.body -= n
 		if err := take(chunk); err != nil {
 			return err
 		}
 	}
+	r.body, r.begun = -1, false
 	return nil
 }
 

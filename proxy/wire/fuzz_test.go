@@ -1,0 +1,145 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// FuzzReader compares a Reader with a plain look at the bytes: whatever comes,
+// in whatever pieces and by whatever verb, the messages are the same and what
+// is forwarded is what came.
+func FuzzReader(f *testing.F) {
+	f.Add(append(message('Q', 10), message('d', 9000)...), []byte{0, 1, 2, 3})
+	f.Add(append(claim('Q', 3), "rest"...), []byte{1})
+	f.Add(claim('d', wire.MaxLength), []byte{2})
+	f.Add([]byte("Q\x00\x00\x00"), []byte{})
+	f.Fuzz(func(t *testing.T, stream, choices []byte) {
+		var src io.Reader = bytes.NewReader(stream)
+		choice := func(n int) int {
+			if len(choices) == 0 {
+				return 0
+			}
+			c := choices[0]
+			choices = choices[1:]
+			return int(c) % n
+		}
+		switch choice(4) {
+		case 1:
+			src = iotest.OneByteReader(src)
+		case 2:
+			src = iotest.HalfReader(src)
+		case 3:
+			src = &shaky{src: src}
+		}
+		r := wire.NewReader(src)
+		for rest := stream; ; {
+			var typ byte
+			var body int
+			err := persist(func() (err error) { typ, body, err = r.Next(); return err })
+			switch want := peek(rest); {
+			case !errors.Is(err, want):
+				t.Fatalf("Next: got %v, want %v", err, want)
+			case want != nil:
+				return
+			}
+			if typ != rest[0] || body != int(binary.BigEndian.Uint32(rest[1:]))-4 {
+				t.Fatalf("got type %q with %d bytes of %q", typ, body, rest[:wire.HeaderLen])
+			}
+			rest = rest[wire.HeaderLen:]
+			name := []string{"Read", "Forward", "Inspect", "Skip"}[choice(4)]
+			got, err := verbs[name](r, body)
+			if body > len(rest) {
+				if !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatalf("%s of a body cut short: got %v", name, err)
+				}
+				return
+			}
+			if err != nil || got != nil && !bytes.Equal(got, rest[:body]) {
+				t.Fatalf("%s: got %d bytes, %v, want %d", name, len(got), err, body)
+			}
+			rest = rest[body:]
+		}
+	})
+}
+
+// peek says what Next should say of the bytes.
+func peek(b []byte) error {
+	if len(b) == 0 {
+		return io.EOF
+	}
+	if len(b) < wire.HeaderLen {
+		return io.ErrUnexpectedEOF
+	}
+	if n := binary.BigEndian.Uint32(b[1:]); n < 4 || n > wire.MaxLength {
+		return wire.ErrLength
+	}
+	return nil
+}
+
+// FuzzReadStartup: parameters that were read, put together again, are read as
+// the same, and a packet is taken only if it ends as PostgreSQL wants it.
+func FuzzReadStartup(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x00\x00\x03\x00\x00user\x00me\x00\x00"))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x03\x00\x00user"))
+	f.Add([]byte("short"))
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		params, err := wire.ReadStartup(packet)
+		if err != nil {
+			if !errors.Is(err, wire.ErrLength) || params != nil {
+				t.Errorf("got %v with %v", err, params)
+			}
+			return
+		}
+		if !bytes.HasSuffix(packet, []byte{0}) {
+			t.Errorf("%q has no terminator and was taken", packet)
+		}
+		again := packet[:8:8]
+		for name, value := range params {
+			if name == "" {
+				t.Errorf("%q: an empty name", packet)
+			}
+			again = append(append(append(append(again, name...), 0), value...), 0)
+		}
+		got, err := wire.ReadStartup(append(again, 0))
+		if err != nil || len(got) != len(params) {
+			t.Errorf("read again: got %q, %v, want %q", got, err, params)
+		}
+	})
+}
+
+// FuzzErrorFields: no body breaks what edits error messages; each result is
+// one well-framed message, and an edit that changes nothing changes nothing.
+func FuzzErrorFields(f *testing.F) {
+	f.Add([]byte(report))
+	f.Add([]byte("P17\x00"))
+	f.Add([]byte("SERROR\x00\x00x"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		_, readable := wire.ReadReport(body)
+		for name, got := range map[string][]byte{
+			"same":    wire.WithPosition(nil, body, func(p int) int { return p }),
+			"moved":   wire.WithPosition(nil, body, func(p int) int { return p - 7 }),
+			"without": wire.WithoutContext(nil, body),
+		} {
+			r := wire.NewReader(bytes.NewReader(got))
+			typ, n := next(t, r)
+			if typ != wire.ErrorResponse || n != len(got)-wire.HeaderLen {
+				t.Errorf("%s: got type %q with %d of %d bytes", name, typ, n, len(got)-wire.HeaderLen)
+			}
+			if _, err := wire.ReadReport(got[wire.HeaderLen:]); (err == nil) != (readable == nil) {
+				t.Errorf("%s: the body was read with %v, the result with %v", name, readable, err)
+			}
+			if name == "without" && bytes.HasSuffix(body, []byte{0}) && readable == nil {
+				if again := wire.WithoutContext(nil, got[wire.HeaderLen:]); !bytes.Equal(again, got) {
+					t.Errorf("taking the context out twice: got %q, want %q", again, got)
+				}
+			}
+		}
+	})
+}
