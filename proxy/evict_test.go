@@ -115,12 +115,14 @@ func TestSession_ClaimAgainstRunningWrites(t *testing.T) {
 	eventually(t, "writes", func() bool { return s.count("true") > 50 })
 	s.raise(1, "k", 2)
 	at := s.count("true")
+	tooLong := time.AfterFunc(20*time.Second, stopAll)
 	for range writers {
 		err := <-done
 		if got := code(err); got != "LF001" && got != "LF005" {
 			t.Errorf("writer ended with %v", err)
 		}
 	}
+	tooLong.Stop()
 	stopAll()
 	if got := s.count("true"); got != at {
 		t.Errorf("rows after the claim was answered: %d, then %d", at, got)
