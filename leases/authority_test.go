@@ -206,6 +206,23 @@ func TestAuthority_Verify_expired(t *testing.T) {
 	}
 }
 
+// The holder is the oldest in line, whatever the names sort like.
+func TestAuthority_Verify_order(t *testing.T) {
+	client := newClient(t, startEtcd(t).Endpoint())
+	lease := acquire(t, leases.NewLocker(client), "k")
+	put, err := client.Put(testContext(t), leases.DefaultPrefix+"k/0", "")
+	if err != nil {
+		t.Fatalf("put: %v", err)
+	}
+	authority := leases.NewAuthority(client)
+	if _, err := authority.Verify(testContext(t), "k", lease.Token()); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+	token := fencing.Token(put.Header.Revision)
+	_, err = authority.Verify(testContext(t), "k", token)
+	contains(t, "hint", refused(t, err, fencing.CodeNotHolder, "k", token).Hint, "You are waiting")
+}
+
 // Only direct children stand in line.
 func TestAuthority_Verify_nested(t *testing.T) {
 	ctx := context.Background()

@@ -17,7 +17,6 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 )
 
 const (
@@ -56,7 +55,6 @@ type Embedded struct {
 	dir    string
 	lock   *fileutil.LockedFile
 	level  zap.AtomicLevel
-	rpc    *grpc.Server // etcd's own
 	server *embed.Etcd
 
 	endpoint string
@@ -88,8 +86,7 @@ func (e *Embedded) Start(ctx context.Context) error {
 	if err := e.lockDir(); err != nil {
 		return err
 	}
-	registered := make(chan *grpc.Server, 1)
-	config, err := e.config(listen, registered)
+	config, err := e.config(listen)
 	if err != nil {
 		e.unlockDir()
 		return err
@@ -103,20 +100,19 @@ func (e *Embedded) Start(ctx context.Context) error {
 		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
 	}
 	e.endpoint = "http://" + e.server.Clients[0].Addr().String()
-	if err := e.ready(ctx, registered); err != nil {
+	if err := e.ready(ctx); err != nil {
 		e.Close()
 		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
 	}
 	return nil
 }
 
-// ready waits until the node is its own leader and serves, which is when it
-// has made its gRPC server.
-func (e *Embedded) ready(ctx context.Context, registered <-chan *grpc.Server) error {
+// ready waits until the node is its own leader.
+func (e *Embedded) ready(ctx context.Context) error {
 	timer := time.NewTimer(e.StartTimeout)
 	defer timer.Stop()
 	select {
-	case e.rpc = <-registered:
+	case <-e.server.Server.ReadyNotify():
 		return nil
 	case err := <-e.server.Err():
 		return err
@@ -146,19 +142,15 @@ func (e *Embedded) Close() {
 }
 
 func (e *Embedded) close() {
-	// etcd alone would wait for seconds for open watches to end, and logs the
-	// end of its listener as an error.
+	// etcd logs the end of its own listeners as errors.
 	e.level.SetLevel(zap.FatalLevel)
-	if e.rpc != nil {
-		e.rpc.Stop()
-	}
 	e.server.Close()
 	e.unlockDir()
 }
 
 // config is etcd's own defaults but for what a single node in somebody else's
 // process needs.
-func (e *Embedded) config(listen url.URL, registered chan<- *grpc.Server) (*embed.Config, error) {
+func (e *Embedded) config(listen url.URL) (*embed.Config, error) {
 	peer, err := url.Parse(placeholderPeer)
 	if err != nil {
 		return nil, fmt.Errorf("make embedded etcd's config: %w", err)
@@ -177,7 +169,6 @@ func (e *Embedded) config(listen url.URL, registered chan<- *grpc.Server) (*embe
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = heartbeatMS, electionMS
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(newLogCore(e.Log, e.level)))
-	c.ServiceRegister = func(s *grpc.Server) { registered <- s }
 	return c, nil
 }
 

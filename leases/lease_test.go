@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fenceproxy/fenceproxy/leases"
 )
@@ -325,7 +328,9 @@ func TestLease_Release_unavailable(t *testing.T) {
 			locker.RequestTimeout = 200 * time.Millisecond
 			lease := acquire(t, locker, test.name)
 			test.fault(relay)
-			if err := lease.Release(context.Background()); !errors.Is(err, leases.ErrUnavailable) {
+			released := make(chan error, 1)
+			go func() { released <- lease.Release(context.Background()) }()
+			if err := wait(t, "Release to give up", released); !errors.Is(err, leases.ErrUnavailable) {
 				t.Errorf("got %v, want ErrUnavailable", err)
 			}
 			if lease.Context().Err() == nil {
@@ -359,5 +364,46 @@ func TestLease_Context_detached(t *testing.T) {
 	}
 	if err := lease.Release(testContext(t)); err != nil {
 		t.Errorf("Release: %v", err)
+	}
+}
+
+// The key goes in the moment between the end of the context and the deletion:
+// too late for the watch.
+func TestLease_Release_goneUnnoticed(t *testing.T) {
+	etcd := startEtcd(t)
+	other := newClient(t, etcd.Endpoint())
+	meddle := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && txn.Success[0].GetRequestDeleteRange() != nil {
+			if _, err := other.Delete(ctx, leases.DefaultPrefix, clientv3.WithPrefix()); err != nil {
+				return err
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	lease := acquire(t, leases.NewLocker(newMeddledClient(t, etcd.Endpoint(), meddle, nil)), "k")
+	if err := lease.Release(testContext(t)); !errors.Is(err, leases.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+}
+
+// A Release whose answer got lost has worked; the second one must not take the
+// missing key for a lost lock.
+func TestLease_Release_answerLost(t *testing.T) {
+	etcd := startEtcd(t)
+	lose := true
+	meddle := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if txn, ok := req.(*pb.TxnRequest); ok && txn.Success[0].GetRequestDeleteRange() != nil && lose {
+			lose = false
+			return status.Error(codes.Unavailable, "the connection broke")
+		}
+		return err
+	}
+	lease := acquire(t, leases.NewLocker(newMeddledClient(t, etcd.Endpoint(), meddle, nil)), "k")
+	if err := lease.Release(testContext(t)); !errors.Is(err, leases.ErrUnavailable) {
+		t.Errorf("first: got %v, want ErrUnavailable", err)
+	}
+	if err := lease.Release(testContext(t)); err != nil {
+		t.Errorf("second: %v", err)
 	}
 }
