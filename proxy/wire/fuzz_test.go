@@ -13,13 +13,19 @@ import (
 
 // FuzzReader compares a Reader with a plain look at the bytes: whatever comes,
 // in whatever pieces and by whatever verb, the messages are the same and what
-// is forwarded is what came.
+// is forwarded is what came. The stream is one whole message for each byte of
+// sizes, which tells its size, and then the tail as it stands.
 func FuzzReader(f *testing.F) {
-	f.Add(append(message('Q', 10), message('d', 9000)...), []byte{0, 1, 2, 3})
-	f.Add(append(claim('Q', 3), "rest"...), []byte{1})
-	f.Add(claim('d', wire.MaxLength), []byte{2})
-	f.Add([]byte("Q\x00\x00\x00"), []byte{})
-	f.Fuzz(func(t *testing.T, stream, choices []byte) {
+	f.Add([]byte{0, 3, 180, 255}, []byte{}, []byte{0, 1, 2, 3})
+	f.Add([]byte{182}, append(claim('Q', 3), "rest"...), []byte{1})
+	f.Add([]byte{181}, claim('d', wire.MaxLength), []byte{2})
+	f.Add([]byte{}, []byte("Q\x00\x00\x00"), []byte{})
+	f.Fuzz(func(t *testing.T, sizes, tail, choices []byte) {
+		var stream []byte
+		for _, n := range sizes[:min(len(sizes), 20)] {
+			stream = append(stream, message(n, int(n)*int(n)/4)...)
+		}
+		stream = append(stream, tail...)
 		var src io.Reader = bytes.NewReader(stream)
 		choice := func(n int) int {
 			if len(choices) == 0 {
