@@ -2,11 +2,14 @@ package fencing_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
@@ -16,21 +19,40 @@ import (
 // after the transactions that were checked under a lower token, and its answer
 // comes with all that they committed.
 func TestClaimer_WaitsForCheckedTransactions(t *testing.T) {
+	const single = "SET fence.key = 'a'; SET fence.token = 41"
+	cases := []struct{ name, tag, begin string }{
+		{"read committed", single, "BEGIN"},
+		{"several locks", `SET fence.tokens = '{"a": 41, "b": 7}'`, "BEGIN"},
+		{"repeatable read", single, "BEGIN ISOLATION LEVEL REPEATABLE READ"},
+		{"serializable", single, "BEGIN ISOLATION LEVEL SERIALIZABLE"},
+		{"read uncommitted", single, "BEGIN ISOLATION LEVEL READ UNCOMMITTED"},
+	}
 	s := newStack(t)
-	s.claim("a", 41)
-	stale := s.begun("a", 41, 1)
-	answer := start(t, s.claimer(holder("a", 42), evictAfter(time.Hour)), "a", 42)
-	s.waiting(1)
-	s.unanswered(answer)
-	s.exec(stale, "COMMIT")
-	if err := s.answered(answer); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := s.jobs(), "1 by 41"; got != want {
-		t.Errorf("after the claim: got %s, want %s", got, want)
-	}
-	if _, err := stale.Exec(t.Context(), "SELECT fence.check()"); code(err) != "LF001" {
-		t.Errorf("the former holder's next check: got %v, want LF001", err)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := &stack{t: t, srv: s.srv}
+			s.exec(s.root(), "DELETE FROM fence.mark; DELETE FROM job")
+			s.claim("b", 7)
+			s.claim("a", 41)
+			stale := s.dial(appRole, database)
+			for _, sql := range []string{c.tag, c.begin, "SELECT fence.check()", "INSERT INTO job VALUES (1, '41')"} {
+				s.exec(stale, sql)
+			}
+			answer := start(t, s.claimer(holder("a", 42), evictAfter(time.Hour)), "a", 42)
+			// Long enough for many looks, were it not for EvictAfter.
+			s.waitEvent(1, "application_name = '"+fencing.ClaimApplication+"' AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '200 ms'")
+			s.unanswered(answer)
+			s.exec(stale, "COMMIT")
+			if err := s.answered(answer); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := s.jobs(), "1 by 41"; got != want {
+				t.Errorf("after the claim: got %s, want %s", got, want)
+			}
+			if _, err := stale.Exec(t.Context(), "SELECT fence.check()"); code(err) != "LF001" {
+				t.Errorf("the former holder's next check: got %v, want LF001", err)
+			}
+		})
 	}
 }
 
@@ -41,9 +63,8 @@ func TestClaimer_EndsStaleTransactions(t *testing.T) {
 		t.Run(fmt.Sprint(blockers), func(t *testing.T) {
 			s := newStack(t)
 			s.claim("a", 41)
-			var stale []interface{ IsClosed() bool }
 			for id := range blockers {
-				stale = append(stale, s.begun("a", 41, id))
+				s.begun("a", 41, id)
 			}
 			o := &observer{}
 			c := s.claimer(holder("a", 42), evictAfter(50*time.Millisecond), func(c *fencing.Claimer) { c.Observer = o })
@@ -109,7 +130,7 @@ func TestClaimer_EqualDoesNotWait(t *testing.T) {
 	s := newStack(t)
 	s.claim("a", 42)
 	same := s.begun("a", 42, 1)
-	before := one[string](s, s.root(), "SELECT xmin::text || ctid::text || claimed_at FROM fence.mark")
+	before := s.markRow()
 	o := &observer{}
 	c := s.claimer(holder("a", 42), evictAfter(0), func(c *fencing.Claimer) { c.Observer = o })
 	if err := s.answered(start(t, c, "a", 42)); err != nil {
@@ -118,7 +139,7 @@ func TestClaimer_EqualDoesNotWait(t *testing.T) {
 	if got := o.reports(); len(got) != 1 || got[0].Outcome != fencing.OutcomeHeld {
 		t.Errorf("got %+v, want one held claim", got)
 	}
-	if got := one[string](s, s.root(), "SELECT xmin::text || ctid::text || claimed_at FROM fence.mark"); got != before {
+	if got := s.markRow(); got != before {
 		t.Errorf("the mark was written: %s, before %s", got, before)
 	}
 	s.exec(same, "COMMIT")
@@ -152,41 +173,119 @@ func TestClaimer_QueueOfClaims(t *testing.T) {
 	}
 }
 
-// TestClaimer_NeverEndsALaterHolder: an update locks the newest row before it
-// sees that it has nothing to do, so an older claim can come to wait for the
-// holder of a later token. It must give way instead of ending that holder.
-func TestClaimer_NeverEndsALaterHolder(t *testing.T) {
+// TestClaimer_NeverEndsAClaim: a claim looks through the claim before it, and
+// leaves that alone even if it can't end what both wait for.
+func TestClaimer_NeverEndsAClaim(t *testing.T) {
 	s := newStack(t)
 	s.claim("a", 41)
-	stale := s.begun("a", 41, 1)
-	e := holder("a", 43)
-	later := start(t, s.claimer(e, evictAfter(time.Hour)), "a", 43)
+	admin := s.root()
+	s.exec(admin, "BEGIN")
+	s.exec(admin, "SELECT FROM fence.mark FOR SHARE")
+	e := holder("a", 42)
+	first := start(t, s.claimer(e, evictAfter(time.Hour), claimTimeout(deadline)), "a", 42)
 	s.waiting(1)
-	queued := one[int](s, s.root(), "SELECT pid FROM pg_stat_activity WHERE application_name = '"+fencing.ClaimApplication+"' AND wait_event_type = 'Lock'")
-	earlier := holder("a", 42) // as its proxy saw etcd some time ago
-	earlier.after = func() { earlier.hold("a", 43) }
-	o := &observer{}
-	older := start(t, s.claimer(earlier, evictAfter(300*time.Millisecond), func(c *fencing.Claimer) { c.Observer = o }), "a", 42)
+	e.hold("a", 43)
+	second := start(t, s.claimer(e, evictAfter(0), claimTimeout(deadline)), "a", 43)
 	s.waiting(2)
-	pid := one[int](s, s.root(), fmt.Sprintf("SELECT pid FROM pg_stat_activity WHERE application_name = '%s' AND wait_event_type = 'Lock' AND pid <> %d", fencing.ClaimApplication, queued))
-	// The older claim's backend sleeps through the later claim and its
-	// holder's check.
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+	// Two tries to end the superuser's session: a whole look lies between.
+	tries, root := map[time.Time]bool{}, s.root()
+	s.eventually("two tries", func() bool {
+		rows, err := root.Query(t.Context(), "SELECT query_start FROM pg_stat_activity WHERE application_name = '"+fencing.WatchApplication+"' AND query LIKE '%pg_terminate_backend%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range starts {
+			tries[at] = true
+		}
+		return len(tries) >= 2
+	})
+	s.waiting(2)
+	s.exec(admin, "COMMIT")
+	for _, answer := range []<-chan error{first, second} {
+		if err := s.answered(answer); err != nil {
+			t.Error(err)
+		}
 	}
-	s.exec(stale, "COMMIT")
-	if err := s.answered(later); err != nil {
-		t.Fatal(err)
+}
+
+// TestClaimer_NeverEndsALaterHolder: an update locks the newest row before it
+// sees that it has nothing to do, so a claim can come to wait for the holder of
+// a later token, or of its own. It must neither end that holder nor wait for it.
+func TestClaimer_NeverEndsALaterHolder(t *testing.T) {
+	cases := []struct {
+		name  string
+		token fencing.Token
+		want  string
+	}{
+		{"an older claim", 42, "LF001"},
+		{"an equal claim", 43, ""},
 	}
-	rightful := s.begun("a", 43, 2)
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStack(t)
+			s.claim("a", 41)
+			stale := s.begun("a", 41, 1)
+			later := start(t, s.claimer(holder("a", 43), evictAfter(time.Hour)), "a", 43)
+			s.waiting(1)
+			before := s.claimBackends()
+			e := holder("a", c.token) // as this claim's proxy saw etcd some time ago
+			e.after = func() { e.hold("a", 43) }
+			o := &observer{}
+			// Not to be overtaken before it is stopped.
+			claim := start(t, s.claimer(e, evictAfter(300*time.Millisecond), func(c *fencing.Claimer) { c.Observer = o }), "a", c.token)
+			s.waiting(2)
+			backend := slices.DeleteFunc(s.claimBackends(), func(pid int) bool { return slices.Contains(before, pid) })[0]
+			// Its backend sleeps through the later claim and its holder's check.
+			if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			s.exec(stale, "COMMIT")
+			if err := s.answered(later); err != nil {
+				t.Fatal(err)
+			}
+			row := s.markRow()
+			rightful := s.begun("a", 43, 2)
+			if err := syscall.Kill(backend, syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.answered(claim); code(err) != c.want {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			s.exec(rightful, "COMMIT")
+			if got := o.reports(); len(got) != 1 || got[0].Ended > 0 {
+				t.Errorf("got %+v, want nobody ended", got)
+			}
+			// What the claim left behind in PostgreSQL has nothing to do.
+			s.waiting(0)
+			if got := s.markRow(); got != row {
+				t.Errorf("the mark was written: %s, before %s", got, row)
+			}
+		})
 	}
-	refusal(t, s.answered(older), fencing.CodeStale, "superseded by 43")
-	s.exec(rightful, "COMMIT")
-	if len(o.ended) > 0 {
-		t.Errorf("ended %v", o.ended)
+}
+
+// claimBackends returns the backends of claims that wait for a lock.
+func (s *stack) claimBackends() []int {
+	s.t.Helper()
+	rows, err := s.root().Query(s.t.Context(), "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '"+fencing.ClaimApplication+"'")
+	if err != nil {
+		s.t.Fatal(err)
 	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pids
+}
+
+// markRow returns what changes whenever the one mark's row is written.
+func (s *stack) markRow() string {
+	s.t.Helper()
+	return one[string](s, s.root(), "SELECT concat_ws(' ', token, xmin, ctid, claimed_at) FROM fence.mark")
 }
 
 func TestClaimer_PreparedTransaction(t *testing.T) {

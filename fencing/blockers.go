@@ -54,16 +54,16 @@ type watch struct {
 	pid  uint32 // of the claim's backend
 	pair Pair
 
-	superseded bool              // the mark has passed the token
-	blockers   []Blocker         // of the last look
-	prepared   []string          // prepared transactions, at the last look that had one
-	standby    bool              // at the last look, the claim waited for its own standby
-	refused    map[int32]Blocker // whose end was refused for want of rights
-	ended      map[int32]Blocker
-	err        error // of the last look, nil if it went well
+	overtaken bool              // the mark has reached or passed the token
+	blockers  []Blocker         // of the last look
+	prepared  []string          // prepared transactions, at the last look that had one
+	standby   bool              // at the last look, the claim waited for its own standby
+	refused   map[int32]Blocker // whose end was refused for want of rights
+	ended     map[int32]Blocker
+	err       error // of the last look, nil if it went well
 }
 
-// look looks once, and ends what it may. It sets superseded where waiting has
+// look looks once, and ends what it may. It sets overtaken where waiting has
 // become pointless.
 func (w *watch) look(ctx context.Context) {
 	w.err = w.lookOnce(ctx)
@@ -73,7 +73,7 @@ func (w *watch) lookOnce(ctx context.Context) (err error) {
 	if w.blockers, err = w.blocking(ctx); err != nil {
 		return fmt.Errorf("find what blocks the claim: %w", err)
 	}
-	if w.superseded, w.standby, err = w.progress(ctx); err != nil || w.superseded {
+	if w.overtaken, w.standby, err = w.progress(ctx); err != nil || w.overtaken {
 		return err
 	}
 	for _, b := range w.blockers {
@@ -121,20 +121,20 @@ func (w *watch) blocking(ctx context.Context) ([]Blocker, error) {
 	})
 }
 
-// progress says whether the mark has passed the claim's token, which makes the
-// claim pointless and its blockers rightful holders (the update locks the
-// newest row before it sees that it has nothing to do), and whether the claim
-// has only its own standby to wait for.
-func (w *watch) progress(ctx context.Context) (superseded, standby bool, err error) {
+// progress says whether the mark has reached the claim's token by another
+// claim, which makes this one pointless and its blockers rightful holders (the
+// update locks the newest row before it sees that it has nothing to do), and
+// whether the claim has only its own standby to wait for.
+func (w *watch) progress(ctx context.Context) (overtaken, standby bool, err error) {
 	const query = `
-		SELECT coalesce(m.comparable AND m.token > $2, false),
+		SELECT coalesce(m.comparable AND m.token >= $2, false),
 			EXISTS (SELECT FROM pg_stat_activity AS a WHERE a.pid = $3 AND a.wait_event = $4)
 		FROM fence.accepted($1) AS m`
-	err = w.pool.QueryRow(ctx, query, w.pair.Key, int64(w.pair.Token), int32(w.pid), waitSyncRep).Scan(&superseded, &standby)
+	err = w.pool.QueryRow(ctx, query, w.pair.Key, int64(w.pair.Token), int32(w.pid), waitSyncRep).Scan(&overtaken, &standby)
 	if err != nil {
 		return false, false, fmt.Errorf("look at the mark: %w", err)
 	}
-	return superseded, standby, nil
+	return overtaken, standby, nil
 }
 
 // end ends b if it is still in the transaction that was seen to block, and the

@@ -71,6 +71,7 @@ func TestCheck(t *testing.T) {
 		{"several, one not claimed", []string{`SET fence.tokens = '{"a": 42, "b": 51}'`}, check, "LF002", "b token 51"},
 		{"several, stale, read-only", []string{`SET fence.tokens = '{"a": 42, "b": 49}'`, "BEGIN READ ONLY"}, check, "LF001", "b token 49"},
 		{"union with the single pair", []string{`SET fence.tokens = '{"a": 42}'; SET fence.key = 'b'; SET fence.token = 49`}, check, "LF001", "b token 49"},
+		{"union, the single pair current", []string{`SET fence.tokens = '{"b": 49}'; ` + good}, check, "LF001", "b token 49"},
 		{"union, the same pair twice", []string{`SET fence.tokens = '{"a": 42}'; ` + good}, check, "", ""},
 		{"union, two tokens for a key", []string{`SET fence.tokens = '{"a": 42}'; ` + old}, check, "LF009", "two tokens"},
 		{"several, a key twice", []string{`SET fence.tokens = '{"a": 42, "a": 41}'`}, check, "LF009", "two tokens"},

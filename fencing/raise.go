@@ -11,8 +11,8 @@ import (
 // watchEvery is how often a claim that has to wait looks at what blocks it.
 const watchEvery = 20 * time.Millisecond
 
-// errSuperseded breaks off a claim whose token the mark has passed.
-var errSuperseded = errors.New("the mark has passed the token")
+// errOvertaken breaks off a claim whose token the mark has reached.
+var errOvertaken = errors.New("the mark has reached the token")
 
 // raise raises the mark. It waits for the transactions that hold the mark's
 // share lock, ends them after EvictAfter, and gives up when ctx ends.
@@ -28,14 +28,12 @@ func (c *Claimer) raise(ctx context.Context, database string, p Pair, v Verifica
 		switch {
 		case err == nil:
 			return r, nil
-		case w.superseded:
-			return c.passed(ctx, database, p)
 		case ctx.Err() != nil && c.ctx.Err() != nil:
 			return raised{}, closing(p)
 		case ctx.Err() != nil, hasCode(err, codeLockTimeout, codeCanceled):
 			return raised{}, c.timedOut(database, p, w, err)
-		case hasCode(err, codeDeadlock):
-			continue
+		case w.overtaken, hasCode(err, codeDeadlock):
+			continue // when overtaken, to be told without waiting how the mark is
 		case !answered(err) && broken == 0:
 			// The connection broke, perhaps before this claim: PostgreSQL was
 			// restarted. A claim that did commit is answered "held".
@@ -81,7 +79,7 @@ func (c *Claimer) raiseOnce(ctx context.Context, database string, p Pair, v Veri
 	return r, w, err
 }
 
-// watchClaim returns when the claim was answered, was superseded, or has run
+// watchClaim returns when the claim was answered, was overtaken, or has run
 // out of time. It looks under the claim's own deadline, but never breaks a look
 // off because the claim was answered: that would cost the connection.
 func (c *Claimer) watchClaim(ctx context.Context, w *watch, answered <-chan struct{}, breakOff context.CancelCauseFunc) {
@@ -96,20 +94,10 @@ func (c *Claimer) watchClaim(ctx context.Context, w *watch, answered <-chan stru
 		case <-timer.C:
 		}
 		w.look(ctx)
-		if w.superseded {
-			breakOff(errSuperseded)
+		if w.overtaken {
+			breakOff(errOvertaken)
 			return
 		}
 		timer.Reset(watchEvery)
 	}
-}
-
-// passed answers a claim that was broken off because the mark has passed its
-// token, with the mark as it is now.
-func (c *Claimer) passed(ctx context.Context, database string, p Pair) (raised, *Error) {
-	m, where, err := c.Store.mark(ctx, database, p.Key)
-	if err != nil {
-		return raised{}, c.Store.refusal(database, p, err)
-	}
-	return raised{outcome: outcomeStale, mark: m, highest: int64(m.Token), where: where}, nil
 }
