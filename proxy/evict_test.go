@@ -19,7 +19,7 @@ func TestSession_Evicted(t *testing.T) {
 	s := newStack(t, 2)
 	n := 0
 	for _, via := range []int{0, 1} {
-		for _, mode := range modes {
+		for _, mode := range protocols {
 			for _, last := range []string{"UPDATE t SET v = 'later'", "SELECT 1", "COMMIT"} {
 				t.Run(fmt.Sprintf("via%d/%v/%s", via, mode, last), func(t *testing.T) {
 					n++
@@ -35,7 +35,7 @@ func TestSession_Evicted(t *testing.T) {
 					began := time.Now()
 					s.raise(via, key, 2)
 					t.Logf("claim took %v", time.Since(began))
-					_, err := c.Exec(t.Context(), last, mode)
+					err := mode.run(t.Context(), c, last)
 					if got, want := code(err), "LF005"; got != want {
 						t.Errorf("got %s, want %s", got, want)
 					}
@@ -64,7 +64,7 @@ func TestSession_BarrierAtEveryStep(t *testing.T) {
 	s := newStack(t, 2)
 	steps := []string{"BEGIN", "SELECT 1", "INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (2, 'a')", "COMMIT"}
 	n := 0
-	for _, mode := range modes {
+	for _, mode := range protocols {
 		for _, via := range []int{0, 1} {
 			for at := range len(steps) + 1 {
 				t.Run(fmt.Sprintf("%v/via%d/before-%d", mode, via, at), func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestSession_BarrierAtEveryStep(t *testing.T) {
 								}
 							}()
 						}
-						if _, err := c.Exec(t.Context(), sql, mode); err != nil && i < at {
+						if err := mode.run(t.Context(), c, sql); err != nil && i < at {
 							t.Fatal(err)
 						}
 					}

@@ -70,7 +70,7 @@ func TestSession_StaleWrites(t *testing.T) {
 		"SELECT writes()",
 	}
 	token := 10
-	for _, mode := range modes {
+	for _, mode := range protocols {
 		for n, sql := range statements {
 			t.Run(fmt.Sprintf("%v/%d", mode, n), func(t *testing.T) {
 				key := fmt.Sprintf("k%d", token)
@@ -80,17 +80,17 @@ func TestSession_StaleWrites(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := tx.Exec(t.Context(), "SELECT count(*) FROM t", mode); err != nil {
+				if err := mode.run(t.Context(), block, "SELECT count(*) FROM t"); err != nil {
 					t.Fatal(err)
 				}
 				token++
 				s.raise(1, key, 2)
 
-				_, err = auto.Exec(t.Context(), sql, mode)
+				err = mode.run(t.Context(), auto, sql)
 				if got, want := code(err), "LF001"; got != want {
 					t.Errorf("autocommit: got %s, want %s", got, want)
 				}
-				_, err = tx.Exec(t.Context(), sql, mode)
+				err = mode.run(t.Context(), block, sql)
 				if err == nil {
 					err = tx.Commit(t.Context())
 				} else {

@@ -158,6 +158,38 @@ func (s *stack) raise(proxy int, key string, token fencing.Token) {
 	s.session(proxy, key, token)
 }
 
+// A protocol is a way to send one statement without parameters. pgx sends
+// those by the simple protocol unless it is told otherwise at its low level.
+type protocol string
+
+const (
+	simple   protocol = "simple"   // Query
+	extended protocol = "extended" // Parse, Bind, Describe, Execute, Sync
+	prepared protocol = "prepared" // Bind, Describe, Execute, Sync of a statement parsed before
+)
+
+var protocols = []protocol{simple, extended, prepared}
+
+// run sends sql, which holds one statement unless p is simple.
+func (p protocol) run(ctx context.Context, c *pgx.Conn, sql string) error {
+	switch p {
+	case extended:
+		return c.PgConn().ExecParams(ctx, sql, nil, nil, nil, nil).Read().Err
+	case prepared:
+		st, err := c.PgConn().Prepare(ctx, sql, sql, nil)
+		if err != nil {
+			return err
+		}
+		err = c.PgConn().ExecPrepared(ctx, st.Name, nil, nil, nil).Read().Err
+		if c.PgConn().TxStatus() != 'E' && !c.IsClosed() {
+			c.PgConn().Deallocate(ctx, st.Name)
+		}
+		return err
+	}
+	_, err := c.Exec(ctx, sql)
+	return err
+}
+
 func code(err error) string {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {

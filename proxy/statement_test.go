@@ -52,8 +52,8 @@ func TestSession_StaleShapes(t *testing.T) {
 		{"failed block", []step{{"BEGIN", ""}, {"SELECT 1/0", "22012"}, {"SELECT 1", "25P02"}, {"INSERT INTO t VALUES (1,'a')", "25P02"}, {"COMMIT", ""}, {"SELECT 1", ""}}, 0},
 		{"syntax errors", []step{{"SELECT 'unterminated", "42601"}, {"SELECT /* open", "42601"}, {"SELEC 1", "42601"}, {"INSERT INTO t VALUES (1,'a')", ""}}, 1},
 	} {
-		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
-			t.Run(c.name+"/"+mode.String(), func(t *testing.T) {
+		for _, mode := range protocols {
+			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
 				s.exec("TRUNCATE t")
 				key := t.Name()
 				s.holders.hold(key, 1)
@@ -63,7 +63,7 @@ func TestSession_StaleShapes(t *testing.T) {
 						s.raise(1, key, 2)
 						continue
 					}
-					_, err := runIn(t, conn, st.sql, mode)
+					err := runIn(t, conn, st.sql, mode)
 					if got := code(err); got != st.want {
 						t.Errorf("%s: got %q, want %q (%v)", st.sql, got, st.want, err)
 					}

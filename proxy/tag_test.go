@@ -42,13 +42,13 @@ func TestSession_StartupTagRefused(t *testing.T) {
 	if len(notices) != 1 || notices[0].Code != "LF002" || notices[0].Severity != "WARNING" {
 		t.Errorf("got notices %+v, want one WARNING LF002", notices)
 	}
-	for _, mode := range modes {
+	for _, mode := range protocols {
 		for _, sql := range []string{"SELECT 1", "INSERT INTO t VALUES (1, 'x')"} {
-			if _, err := c.Exec(t.Context(), sql, mode); code(err) != "LF002" {
+			if err := mode.run(t.Context(), c, sql); code(err) != "LF002" {
 				t.Errorf("%v %s: got %v, want LF002", mode, sql, err)
 			}
 		}
-		if _, err := c.Exec(t.Context(), "SET application_name = 'x'", mode); err != nil {
+		if err := mode.run(t.Context(), c, "SET application_name = 'x'"); err != nil {
 			t.Errorf("%v SET: %v", mode, err)
 		}
 	}
@@ -91,11 +91,11 @@ func TestSession_Tags(t *testing.T) {
 		{"one text", []string{"SET fence.key = 'a'; SET fence.token = 1; " + write}, []string{""}},
 		{"one text, wrong token", []string{"SET fence.key = 'a'; SET fence.token = 9; " + write}, []string{"LF002"}},
 	} {
-		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
-			t.Run(c.name+"/"+mode.String(), func(t *testing.T) {
+		for _, mode := range protocols {
+			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
 				conn := s.session(0, "", 0)
 				for i, sql := range c.steps {
-					_, err := runIn(t, conn, sql, mode)
+					err := runIn(t, conn, sql, mode)
 					if got := code(err); got != c.want[i] {
 						t.Errorf("%s: got %q, want %q (%v)", sql, got, c.want[i], err)
 					}
@@ -105,12 +105,12 @@ func TestSession_Tags(t *testing.T) {
 	}
 }
 
-// runIn runs one text in the given protocol; the extended one takes a text of
-// one statement only, so longer ones go simple.
-func runIn(t *testing.T, c *pgx.Conn, sql string, mode pgx.QueryExecMode) (pgconn.CommandTag, error) {
-	if mode == pgx.QueryExecModeSimpleProtocol || strings.Contains(sql, ";") && !strings.HasPrefix(sql, "DO ") {
-		return c.Exec(t.Context(), sql)
+// runIn runs one text. A text of several statements goes by the simple
+// protocol, which is the only one that takes it.
+func runIn(t *testing.T, c *pgx.Conn, sql string, p protocol) error {
+	t.Helper()
+	if strings.Contains(sql, ";") && !strings.HasPrefix(sql, "DO ") {
+		p = simple
 	}
-	r := c.PgConn().ExecParams(t.Context(), sql, nil, nil, nil, nil).Read()
-	return r.CommandTag, r.Err
+	return p.run(t.Context(), c, sql)
 }

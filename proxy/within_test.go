@@ -16,7 +16,7 @@ func TestSession_ClaimBetweenCheckAndWrite(t *testing.T) {
 	s := newStack(t, 2)
 	const write = "INSERT INTO t SELECT 1, 'a' FROM pg_advisory_xact_lock(77)"
 	n := 0
-	for _, mode := range modes {
+	for _, mode := range protocols {
 		for _, via := range []int{0, 1} {
 			for _, finishes := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v/via%d/finishes=%v", mode, via, finishes), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestSession_ClaimBetweenCheckAndWrite(t *testing.T) {
 					s.exec("SELECT pg_advisory_lock(77)")
 					written := make(chan error, 1)
 					go func() {
-						_, err := c.Exec(context.Background(), write, mode)
+						err := mode.run(context.Background(), c, write)
 						written <- err
 					}()
 					eventually(t, "the write waits behind its check", func() bool {
@@ -98,8 +98,8 @@ func TestSession_ProceduresThatCommit(t *testing.T) {
 			key := fmt.Sprintf("p%d", i)
 			s.holders.hold(key, 1)
 			conn := s.session(0, key, 1)
-			for mode, want := range map[pgx.QueryExecMode]string{pgx.QueryExecModeSimpleProtocol: c.simple, pgx.QueryExecModeExec: c.extended} {
-				if _, err := runIn(t, conn, c.sql, mode); code(err) != want {
+			for mode, want := range map[protocol]string{simple: c.simple, extended: c.extended, prepared: c.extended} {
+				if err := mode.run(t.Context(), conn, c.sql); code(err) != want {
 					t.Errorf("%v: got %v, want %q", mode, err, want)
 				}
 			}
@@ -111,9 +111,9 @@ func TestSession_ProceduresThatCommit(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), "RESET fence.key; RESET fence.token"); err != nil {
 				t.Fatal(err)
 			}
-			for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
+			for _, mode := range protocols {
 				s.exec("TRUNCATE t")
-				if _, err := conn.Exec(t.Context(), c.sql, mode); err != nil {
+				if err := mode.run(t.Context(), conn, c.sql); err != nil {
 					t.Errorf("%v untagged: %v", mode, err)
 				}
 			}
