@@ -67,11 +67,16 @@ func start(t testing.TB, env []string, args ...string) *process {
 		defer close(p.done)
 		_ = p.cmd.Wait() // its status is read from ProcessState
 	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.done
-	})
+	t.Cleanup(p.end)
 	return p
+}
+
+// end ends a process that still runs: lock passes SIGTERM on to its command.
+func (p *process) end() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	kill := time.AfterFunc(5*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
+	<-p.done
 }
 
 // wait returns the exit status.
@@ -80,8 +85,7 @@ func (p *process) wait() int {
 	select {
 	case <-p.done:
 	case <-time.After(60 * time.Second):
-		_ = p.cmd.Process.Kill()
-		<-p.done
+		p.end()
 		p.t.Fatalf("%v did not end; it said\n%s", p.cmd.Args[1:], p.stderr.String())
 	}
 	return p.cmd.ProcessState.ExitCode()
