@@ -108,6 +108,8 @@ func TestSplit_Commands(t *testing.T) {
 		{"\"commit\"", sqlrewrite.MayWrite, 0},
 		{"'x'", sqlrewrite.MayWrite, 0},
 		{"EXPLAIN", sqlrewrite.MayWrite, 0},
+		{"EXPLAIN ANALYZE CLOSE c", sqlrewrite.MayWrite, 0},
+		{"EXPLAIN ANALYZE COMMIT", sqlrewrite.MayWrite, 0},
 	} {
 		got := one(t, c.text, sqlrewrite.Options{})
 		if got.Class != c.class || got.Flags != c.flags {

@@ -197,9 +197,9 @@ func (l *lexer) identRest() {
 	l.pos = pos
 }
 
-// number reads a number and the letters that cling to it. PostgreSQL 15 and
-// later refuse such junk, 14 reads a number and a word; either way it holds no
-// boundary.
+// number reads a decimal number. What clings to one (0x1F, 1_000, 1a) comes as
+// a word of its own, as PostgreSQL 14 reads it; later versions refuse it or
+// take it into the number, and it holds no boundary either way.
 func (l *lexer) number() kind {
 	l.digits()
 	if l.at(0) == '.' && l.at(1) != '.' {
@@ -216,15 +216,11 @@ func (l *lexer) number() kind {
 			l.digits()
 		}
 	}
-	if isIdentStart(l.at(0)) {
-		l.identRest()
-	}
 	return kindNumber
 }
 
-// digits reads digits with single underscores between them.
 func (l *lexer) digits() {
-	for isDigit(l.at(0)) || l.at(0) == '_' && isDigit(l.at(1)) {
+	for isDigit(l.at(0)) {
 		l.pos++
 	}
 }
@@ -234,12 +230,7 @@ func (l *lexer) dollar() kind {
 	start := l.pos
 	if isDigit(l.at(1)) {
 		l.pos++
-		for isDigit(l.at(0)) {
-			l.pos++
-		}
-		if isIdentStart(l.at(0)) {
-			l.identRest()
-		}
+		l.digits()
 		return kindParam
 	}
 	tag := dollarTag(l.text[start:])
@@ -256,14 +247,14 @@ func (l *lexer) dollar() kind {
 }
 
 // dollarTag returns the length of the opening $tag$ that text begins with, or
-// 0. A tag begins like an identifier and holds no dollar sign.
+// 0. A digit behind the first dollar sign makes a parameter, which is not asked for
+// here.
 func dollarTag(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '$':
 			return i + 1
-		case isIdentStart(c) || i > 1 && isDigit(c):
-		default:
+		case !isIdent(c):
 			return 0
 		}
 	}

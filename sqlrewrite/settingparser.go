@@ -145,8 +145,7 @@ func (p *settingParser) setValue() (string, bool) {
 }
 
 // numberValue writes a number as SET does: an integer of 32 bits in base 10,
-// any other number as it stands. Hexadecimal and underscores depend on the
-// server's version.
+// any other number as it stands. Exponents are left to the server.
 func numberValue(sign, digits string) (string, bool) {
 	if strings.Trim(digits, "0123456789.") != "" {
 		return "", false
