@@ -55,10 +55,17 @@ type Queue struct {
 	ready int // entries that end with a ReadyForQuery
 
 	statement int  // terminators seen of the Query at the head
+	answered  bool // a reply to the Query or Function at the head has come
 	skipping  bool // the server discards everything until a Sync
 	copying   bool // the head is in copy-in mode
 	failed    bool // an error came since the last ReadyForQuery
 	failedIn  Purpose
+
+	// What the Syncs told that were dropped since the last ReadyForQuery, and
+	// how many of them were dropped on a guess: their ReadyForQuery may come.
+	droppedEnds   uint8
+	droppedTagged bool
+	guessed       int
 
 	last Entry // keeps the popped entry that an Outcome points to
 }
@@ -105,6 +112,11 @@ func (q *Queue) Reply(t byte) (Outcome, error) {
 	case wire.NoticeResponse, wire.ParameterStatus, wire.NotificationResponse:
 		return Outcome{}, nil
 	}
+	if t != wire.ReadyForQuery {
+		q.guessed = 0
+	} else if q.guessed > 0 && !q.readyFits() {
+		return q.endDropped(), nil
+	}
 	if q.count == 0 {
 		return Outcome{}, fmt.Errorf("%w: %q while nothing is due", ErrUnexpected, t)
 	}
@@ -134,7 +146,8 @@ func (q *Queue) Reply(t byte) (Outcome, error) {
 		ok, done = t == wire.ReadyForQuery, true
 	case Function:
 		done = t == wire.ReadyForQuery
-		ok = done || t == wire.FunctionCallResponse
+		ok = done && q.readyFits() || t == wire.FunctionCallResponse && !q.answered
+		q.answered = true
 	}
 	if !ok {
 		return Outcome{}, fmt.Errorf("%w: %q while %v is due", ErrUnexpected, t, e.Kind)
@@ -167,9 +180,17 @@ func (q *Queue) executing(t byte) (ok, done bool) {
 // querying judges a reply to a Query, statement by statement.
 func (q *Queue) querying(e *Entry, t byte) (Outcome, error) {
 	purpose := e.purposeAt(q.statement)
-	switch t {
-	case wire.ReadyForQuery:
+	if t == wire.ReadyForQuery {
+		if !q.readyFits() {
+			return Outcome{}, fmt.Errorf("%w: %q after %d statements of a %v", ErrUnexpected, t, q.statement, e.Kind)
+		}
 		return q.end(e), nil
+	}
+	if e.Plan != nil && q.statement == len(e.Plan) || q.failed {
+		return Outcome{}, fmt.Errorf("%w: %q after the end of a %v", ErrUnexpected, t, e.Kind)
+	}
+	q.answered = true
+	switch t {
 	case wire.CommandComplete, wire.EmptyQuery:
 		q.endCopy(true)
 		q.statement++
@@ -217,6 +238,24 @@ func (q *Queue) fail() Outcome {
 	return out
 }
 
+// readyFits reports whether a ReadyForQuery may be the head's: the answer to a
+// Query or a function call has something before it, and a Query whose
+// statements are known has an answer to each of them.
+func (q *Queue) readyFits() bool {
+	if q.count == 0 {
+		return false
+	}
+	switch e := q.at(0); e.Kind {
+	case Sync:
+		return true
+	case Query:
+		return q.failed || q.statement > 0 && (e.Plan == nil || q.statement == len(e.Plan))
+	case Function:
+		return q.failed || q.answered
+	}
+	return false
+}
+
 // end takes a ReadyForQuery.
 func (q *Queue) end(e *Entry) Outcome {
 	out := Outcome{
@@ -230,25 +269,55 @@ func (q *Queue) end(e *Entry) Outcome {
 		out.Verdict = Withhold
 	}
 	out.Entry = q.pop()
-	q.statement = 0
-	q.failed, q.failedIn = false, Client
+	q.closeSegment()
 	return out
 }
 
+// endDropped takes the ReadyForQuery of a Sync that was dropped on a guess.
+func (q *Queue) endDropped() Outcome {
+	q.guessed--
+	q.skipping = false
+	q.last = Entry{Kind: Sync}
+	out := Outcome{Ready: true, Failed: q.failed, FailedIn: q.failedIn, Entry: &q.last}
+	q.closeSegment()
+	return out
+}
+
+// closeSegment begins anew after a ReadyForQuery, whose entry is q.last.
+func (q *Queue) closeSegment() {
+	q.last.Ends |= q.droppedEnds
+	q.last.Tagged = q.last.Tagged || q.droppedTagged
+	q.droppedEnds, q.droppedTagged = 0, false
+	q.statement, q.answered = 0, false
+	q.failed, q.failedIn = false, Client
+}
+
 // endCopy leaves copy-in mode and drops the Syncs that the server read while
-// it was in it. After success those are all before the CopyDone. After an
-// error it is not known how far the server had read; the ones before the
-// first data are certain, and later ones count as read after the error.
+// it was in it. After success those are all before the CopyDone. An error can
+// come before the server has read anything, or after any of them: the ones
+// before the first data were probably read, so they are dropped, and if their
+// ReadyForQuery comes after all it is let through. Later ones count as read
+// after the error.
 func (q *Queue) endCopy(success bool) {
 	if !q.copying {
 		return
 	}
 	q.copying = false
 	for i := 1; i < q.count; {
-		switch k := q.at(i).Kind; {
-		case k == CopyEnd, k == CopyData && !success:
+		switch e := q.at(i); {
+		case e.Kind == CopyEnd && success:
+			q.remove(i)
 			return
-		case k == Sync:
+		case e.Kind.marker() && !success:
+			return
+		case e.Kind == Sync:
+			q.droppedEnds |= e.Ends
+			q.droppedTagged = q.droppedTagged || e.Tagged
+			if !success {
+				q.guessed++
+			}
+			q.remove(i)
+		case e.Kind == CopyData:
 			q.remove(i)
 		default:
 			i++
