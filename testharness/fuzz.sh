@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 git ls-files '*_test.go' | xargs grep -l '^func Fuzz' | xargs -n 1 dirname | sort -u | while read -r dir; do
-	for target in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir"/*_test.go); do
+	sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir"/*_test.go | while read -r target; do
 		echo "$dir $target"
 		go test -run '^$' -fuzz "^$target\$" -fuzztime "${1:-20s}" "./$dir"
 	done

@@ -6,6 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 module=$(go list -m)
 
+# shellcheck disable=SC2016 # $p is the template's
 go list -f '{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}
 {{end}}' ./... | awk -v module="$module/" '
 BEGIN {

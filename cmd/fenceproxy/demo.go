@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -141,41 +142,46 @@ func (c *demoCommand) play(ctx context.Context, s *stack.Stack, story scenario.S
 	result := scenario.Result{Scenario: story.Name}
 	c.timeline.Heading("%s: %s", story.Name, story.Title)
 	c.timeline.Say(story.Case)
-
-	c.timeline.Heading("1. Straight to PostgreSQL")
 	database := strings.ReplaceAll(story.Name, "-", "_")
-	if err := s.CreateDatabase(ctx, database+"_straight"); err != nil {
-		return result, err
-	}
-	straight := s.DSN(stack.RoleApp, database+"_straight")
 	var err error
-	if result.Unprotected, err = c.stage(ctx, s, story, straight, straight); err != nil {
+	c.timeline.Heading("1. Straight to PostgreSQL")
+	if result.Unprotected, err = c.playStraight(ctx, s, story, database+"_straight"); err != nil {
 		return result, err
 	}
 	c.conclude(result.Unprotected, story)
-
 	c.timeline.Heading("2. Through fenceproxy, each worker through a proxy of its own")
-	database += "_fenced"
-	if err := s.CreateDatabase(ctx, database); err != nil {
-		return result, err
-	}
-	if err := s.Install(ctx, database); err != nil {
-		return result, err
-	}
-	var gates []string
-	for range 2 {
-		p, err := s.StartProxy(database, "", nil)
-		if err != nil {
-			return result, err
-		}
-		defer p.Close()
-		gates = append(gates, s.ProxyDSN(p.Addr(), stack.RoleApp, database))
-	}
-	if result.Protected, err = c.stage(ctx, s, story, s.DSN(stack.RoleApp, database), gates...); err != nil {
+	if result.Protected, err = c.playFenced(ctx, s, story, database+"_fenced"); err != nil {
 		return result, err
 	}
 	c.conclude(result.Protected, story)
 	return result, nil
+}
+
+func (c *demoCommand) playStraight(ctx context.Context, s *stack.Stack, story scenario.Story, database string) (scenario.Verdict, error) {
+	if err := s.CreateDatabase(ctx, database); err != nil {
+		return scenario.Verdict{}, err
+	}
+	straight := s.DSN(stack.RoleApp, database)
+	return c.stage(ctx, s, story, straight, straight)
+}
+
+func (c *demoCommand) playFenced(ctx context.Context, s *stack.Stack, story scenario.Story, database string) (v scenario.Verdict, err error) {
+	if err = s.CreateDatabase(ctx, database); err != nil {
+		return v, err
+	}
+	if err = s.Install(ctx, database); err != nil {
+		return v, err
+	}
+	var gates []string
+	for range 2 {
+		var p *stack.Proxy
+		if p, err = s.StartProxy(database, "", nil); err != nil {
+			return v, err
+		}
+		defer func() { err = errors.Join(err, p.Close()) }()
+		gates = append(gates, s.ProxyDSN(p.Addr(), stack.RoleApp, database))
+	}
+	return c.stage(ctx, s, story, s.DSN(stack.RoleApp, database), gates...)
 }
 
 // stage plays a story once, the workers connecting at the gates.
