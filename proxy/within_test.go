@@ -198,10 +198,16 @@ func TestSession_Pipelines(t *testing.T) {
 				{"BEGIN", "SELECT * FROM sneaky", "COMMIT", "SELECT * FROM sneaky"},
 				{"SELECT 1", "SELECT * FROM sneaky"},
 				{"BEGIN", "ROLLBACK", "INSERT INTO t VALUES (3, 'b')"},
+				{"SELECT 1/0", "BEGIN", "INSERT INTO t VALUES (3, 'b')"},
 				{"SELECT 1/0", "INSERT INTO t VALUES (3, 'b')", "BEGIN", "INSERT INTO t VALUES (3, 'b')", "COMMIT"},
 			} {
 				codes := run(sql...)
 				t.Logf("%v: %v", sql, codes)
+				// What a failed pipeline was to leave open is not open: the next
+				// write is checked afresh.
+				if err := extended.run(t.Context(), c, "INSERT INTO t VALUES (5, 'b')"); err == nil {
+					t.Errorf("a write after %v went through", sql)
+				}
 				if c.PgConn().TxStatus() != 'I' {
 					c.Exec(t.Context(), "ROLLBACK")
 				}
