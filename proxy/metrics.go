@@ -28,7 +28,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Tagged:      counter("sessions_tagged_total", "Sessions that presented a tag at least once."),
 		Checks:      vec("checks_total", "Hidden checks sent to PostgreSQL, by where they stand in the transaction.", "when"),
 		Refusals:    vec("refusals_total", "Statements refused, by SQLSTATE.", "code"),
-		Evictions:   vec("evictions_total", "Sessions ended by a higher claim, by whether a request was in flight.", "victim"),
+		Evictions:   vec("evictions_total", "Sessions ended by a higher claim, by what they were doing (idle, active), or terminated: by the claim of another proxy.", "victim"),
 		LostReplies: counter("lost_replies_total", "Sessions whose replies could no longer be told apart."),
 	}
 	if reg != nil {
