@@ -119,8 +119,6 @@ const (
 	// Backslash: a '…' string in it holds a backslash, so where the statement
 	// ends depends on standard_conforming_strings.
 	Backslash
-
-	flagsEnd
 )
 
 var flagNames = [...]string{

@@ -116,7 +116,7 @@ func fold(buf *[longestWord]byte, word []byte) []byte {
 	return buf[:len(word)]
 }
 
-// keywordOf looks an unquoted word up.
+// keywordOf looks an unquoted word up, in the list of words of its length.
 func keywordOf(word []byte) keyword {
 	var buf [longestKeyword]byte
 	if len(word) < shortestKeyword || len(word) > longestKeyword {
@@ -126,69 +126,39 @@ func keywordOf(word []byte) keyword {
 	for i, c := range word {
 		w[i] = lower(c)
 	}
-	switch {
-	case len(w) <= 5:
-		return shortKeyword(w)
-	case len(w) == 6:
-		return sixKeyword(w)
+	switch len(w) {
+	case 2, 3:
+		return keywordOf3(w)
+	case 4:
+		return keywordOf4(w)
+	case 5:
+		return keywordOf5(w)
+	case 6:
+		return keywordOf6(w)
+	case 7, 8:
+		return keywordOf8(w)
 	}
-	return longKeyword(w)
+	return keywordOf12(w)
 }
 
-func shortKeyword(w []byte) keyword {
+func keywordOf3(w []byte) keyword {
 	switch string(w) {
-	case "abort":
-		return kwAbort
 	case "all":
 		return kwAll
-	case "alter":
-		return kwAlter
 	case "and":
 		return kwAnd
 	case "as":
 		return kwAs
-	case "begin":
-		return kwBegin
 	case "by":
 		return kwBy
-	case "call":
-		return kwCall
-	case "chain":
-		return kwChain
-	case "close":
-		return kwClose
-	case "copy":
-		return kwCopy
-	case "cross", "full", "inner", "left", "outer", "right":
-		return kwJoinKind
-	case "cube":
-		return kwRollup
 	case "do":
 		return kwDo
-	case "drop":
-		return kwDrop
 	case "end":
 		return kwEnd
 	case "for":
 		return kwFor
-	case "from":
-		return kwFrom
-	case "group":
-		return kwGroup
-	case "hold":
-		return kwHold
-	case "ilike", "like":
-		return kwLike
-	case "into":
-		return kwInto
-	case "join":
-		return kwJoin
 	case "key":
 		return kwKey
-	case "lock":
-		return kwLock
-	case "merge":
-		return kwMerge
 	case "no":
 		return kwNo
 	case "not":
@@ -197,33 +167,85 @@ func shortKeyword(w []byte) keyword {
 		return kwOn
 	case "or":
 		return kwOr
-	case "order":
-		return kwOrder
-	case "reset":
-		return kwReset
 	case "set":
 		return kwSet
-	case "sets":
-		return kwSets
-	case "share":
-		return kwShare
-	case "show":
-		return kwShow
-	case "start":
-		return kwStart
-	case "stdin":
-		return kwStdio
-	case "table":
-		return kwTable
 	case "to":
 		return kwTo
+	}
+	return kwNone
+}
+
+func keywordOf4(w []byte) keyword {
+	switch string(w) {
+	case "call":
+		return kwCall
+	case "copy":
+		return kwCopy
+	case "cube":
+		return kwRollup
+	case "drop":
+		return kwDrop
+	case "from":
+		return kwFrom
+	case "full", "left":
+		return kwJoinKind
+	case "hold":
+		return kwHold
+	case "into":
+		return kwInto
+	case "join":
+		return kwJoin
+	case "like":
+		return kwLike
+	case "lock":
+		return kwLock
+	case "sets":
+		return kwSets
+	case "show":
+		return kwShow
 	case "with":
 		return kwWith
 	}
 	return kwNone
 }
 
-func sixKeyword(w []byte) keyword {
+func keywordOf5(w []byte) keyword {
+	switch string(w) {
+	case "abort":
+		return kwAbort
+	case "alter":
+		return kwAlter
+	case "begin":
+		return kwBegin
+	case "chain":
+		return kwChain
+	case "close":
+		return kwClose
+	case "cross", "inner", "outer", "right":
+		return kwJoinKind
+	case "group":
+		return kwGroup
+	case "ilike":
+		return kwLike
+	case "merge":
+		return kwMerge
+	case "order":
+		return kwOrder
+	case "reset":
+		return kwReset
+	case "share":
+		return kwShare
+	case "start":
+		return kwStart
+	case "stdin":
+		return kwStdio
+	case "table":
+		return kwTable
+	}
+	return kwNone
+}
+
+func keywordOf6(w []byte) keyword {
 	switch string(w) {
 	case "atomic":
 		return kwAtomic
@@ -259,20 +281,14 @@ func sixKeyword(w []byte) keyword {
 	return kwNone
 }
 
-func longKeyword(w []byte) keyword {
+func keywordOf8(w []byte) keyword {
 	switch string(w) {
-	case "analyze", "analyse":
+	case "analyse", "analyze":
 		return kwAnalyze
 	case "cluster":
 		return kwCluster
-	case "concurrently":
-		return kwConcurrently
-	case "constraints":
-		return kwConstraints
 	case "database":
 		return kwDatabase
-	case "deallocate":
-		return kwDeallocate
 	case "declare":
 		return kwDeclare
 	case "discard":
@@ -283,28 +299,18 @@ func longKeyword(w []byte) keyword {
 		return kwExecute
 	case "explain":
 		return kwExplain
-	case "function", "procedure":
+	case "function":
 		return kwFunction
 	case "grouping":
 		return kwGrouping
-	case "materialized":
-		return kwMaterialized
 	case "natural":
 		return kwJoinKind
 	case "operator":
 		return kwOperator
-	case "ordinality":
-		return kwOrdinality
-	case "partition":
-		return kwPartition
 	case "prepare":
 		return kwPrepare
 	case "prepared":
 		return kwPrepared
-	case "publication":
-		return kwPublication
-	case "recursive":
-		return kwRecursive
 	case "refresh":
 		return kwRefresh
 	case "reindex":
@@ -315,6 +321,34 @@ func longKeyword(w []byte) keyword {
 		return kwReplace
 	case "rollback":
 		return kwRollback
+	case "varying":
+		return kwVarying
+	case "verbose":
+		return kwVerbose
+	}
+	return kwNone
+}
+
+func keywordOf12(w []byte) keyword {
+	switch string(w) {
+	case "concurrently":
+		return kwConcurrently
+	case "constraints":
+		return kwConstraints
+	case "deallocate":
+		return kwDeallocate
+	case "materialized":
+		return kwMaterialized
+	case "ordinality":
+		return kwOrdinality
+	case "partition":
+		return kwPartition
+	case "procedure":
+		return kwFunction
+	case "publication":
+		return kwPublication
+	case "recursive":
+		return kwRecursive
 	case "savepoint":
 		return kwSavepoint
 	case "subscription":
@@ -325,10 +359,6 @@ func longKeyword(w []byte) keyword {
 		return kwTablespace
 	case "transaction":
 		return kwTransaction
-	case "varying":
-		return kwVarying
-	case "verbose":
-		return kwVerbose
 	}
 	return kwNone
 }
