@@ -41,7 +41,7 @@ func (s *session) guardExecute() error {
 	if refused == nil {
 		refused = s.admit(meaning{
 			settings: st.settings,
-			mayWrite: !st.known || st.class == sqlrewrite.MayWrite && len(st.settings) == 0,
+			mayWrite: !st.known || st.class == sqlrewrite.MayWrite && !onlySettings(st.settings),
 			harmless: st.known && harmless(st.class),
 		})
 	}

@@ -170,10 +170,21 @@ func meaningOf(text []byte, stmts []sqlrewrite.Statement, o sqlrewrite.Options) 
 	for _, st := range stmts {
 		settings := sqlrewrite.Settings(text, st, o)
 		m.settings = append(m.settings, settings...)
-		m.mayWrite = m.mayWrite || st.Class == sqlrewrite.MayWrite && len(settings) == 0
+		m.mayWrite = m.mayWrite || st.Class == sqlrewrite.MayWrite && !onlySettings(settings)
 		m.harmless = m.harmless && harmless(st.Class)
 	}
 	return m
+}
+
+// onlySettings reports whether a statement that may write does nothing but
+// change settings by name, as a call of set_config does.
+func onlySettings(settings []sqlrewrite.Setting) bool {
+	for _, s := range settings {
+		if s.Name == "" {
+			return false
+		}
+	}
+	return len(settings) > 0
 }
 
 // harmless reports whether a session whose tag was refused may run a
