@@ -294,34 +294,30 @@ func (q *Queue) closeSegment() {
 
 // endCopy leaves copy-in mode and drops the Syncs that the server read while
 // it was in it. After success those are all before the CopyDone. An error can
-// come before the server has read anything, or after any of them: the ones
-// before the first data were probably read, so they are dropped, and if their
-// ReadyForQuery comes after all it is let through. Later ones count as read
-// after the error.
+// come before the server has read anything, or after any of them: all that
+// were sent before the end of the copy are dropped on a guess, and when their
+// ReadyForQuery comes after all it is let through.
 func (q *Queue) endCopy(success bool) {
 	if !q.copying {
 		return
 	}
 	q.copying = false
-	for i := 1; i < q.count; {
-		switch e := q.at(i); {
-		case e.Kind == CopyEnd && success:
-			q.remove(i)
-			return
-		case e.Kind.marker() && !success:
-			return
-		case e.Kind == Sync:
+	for q.count > 1 {
+		switch e := q.at(1); e.Kind {
+		case Sync:
 			q.droppedEnds |= e.Ends
 			q.droppedTagged = q.droppedTagged || e.Tagged
 			if !success {
 				q.guessed++
 			}
-			q.remove(i)
-		case e.Kind == CopyData:
-			q.remove(i)
+		case CopyData:
+		case CopyEnd:
+			q.remove(1)
+			return
 		default:
-			i++
+			return
 		}
+		q.remove(1)
 	}
 }
 
