@@ -102,10 +102,10 @@ need_postgres() {
 # create and start on port 5432: tests make their own, throw-away ones.
 install_server() {
 	conf=/etc/postgresql-common/createcluster.d
-	if has apt-get && [ ! -d /etc/postgresql-common ] && [ "$(id -u)" = 0 ]; then
-		mkdir -p $conf
-		echo 'create_main_cluster = false' >$conf/fenceproxy.conf
-		trap 'rm -f /etc/postgresql-common/createcluster.d/fenceproxy.conf' EXIT
+	if has apt-get && [ ! -d /etc/postgresql-common ]; then
+		as_root mkdir -p $conf
+		echo 'create_main_cluster = false' | as_root tee $conf/fenceproxy.conf >/dev/null
+		trap 'as_root rm -f /etc/postgresql-common/createcluster.d/fenceproxy.conf' EXIT
 	fi
 	install "PostgreSQL server binaries, for throw-away databases" postgresql
 }
