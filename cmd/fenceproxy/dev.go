@@ -112,6 +112,8 @@ Be a holder of long ago, with token 1. This write is refused (LF001):
 
   PGOPTIONS='-c fence.key=order:8472 -c fence.token=1' {psql} -v VERBOSITY=verbose -c "UPDATE orders SET status = 'lost'"
 
+See a holder that is really paused: {fenceproxy} demo
+
 Ctrl-C here ends and removes all of it.
 `)
 }

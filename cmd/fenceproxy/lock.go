@@ -108,8 +108,8 @@ func (c *lockCommand) run(ctx context.Context) error {
 
 	child, err := startChild(c.argv, lockEnv(os.Environ(), c.key, lease.Token()))
 	if err != nil {
-		c.release(lease)
-		fmt.Fprintf(c.stderr, "fenceproxy: start command: %v\n", err)
+		_ = c.release(lease) // the command's failure is what counts
+		c.say("start command: %v", err)
 		return startFailure(err)
 	}
 	return c.hold(lease, child, signals)
@@ -141,9 +141,10 @@ func (c *lockCommand) hold(lease *leases.Lease, child *child, signals <-chan os.
 		case sig := <-signals:
 			child.signal(sig.(syscall.Signal))
 		case <-lease.Context().Done():
-			fmt.Fprintf(c.stderr, "fenceproxy: %v; ending the command\n", context.Cause(lease.Context()))
+			c.say("%v; ending the command", context.Cause(lease.Context()))
 			child.end(time.Duration(c.killAfter))
-			c.release(lease)
+			// Lost already; what is left of it is taken away if etcd is there.
+			_ = c.release(lease)
 			return exitStatus(1)
 		}
 	}
@@ -153,8 +154,11 @@ func (c *lockCommand) hold(lease *leases.Lease, child *child, signals <-chan os.
 // the lock turns out to have been lost before the command's end.
 func (c *lockCommand) ended(lease *leases.Lease, child *child) error {
 	code := child.exitCode()
-	if lost := c.release(lease); lost && code == 0 {
-		code = 1
+	if err := c.release(lease); err != nil {
+		c.say("release lock: %v", err)
+		if errors.Is(err, leases.ErrLost) && code == 0 {
+			code = 1
+		}
 	}
 	if code == 0 {
 		return nil
@@ -162,15 +166,14 @@ func (c *lockCommand) ended(lease *leases.Lease, child *child) error {
 	return exitStatus(code)
 }
 
-// release gives the lock back. That it was lost before the command ended is
-// the caller's to tell; that etcd can't be told is only worth a line.
-func (c *lockCommand) release(lease *leases.Lease) (lost bool) {
+// release gives the lock back in bounded time.
+func (c *lockCommand) release(lease *leases.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	heard := lease.Context().Err() != nil
-	err := lease.Release(ctx)
-	if err != nil && !heard {
-		fmt.Fprintf(c.stderr, "fenceproxy: release lock: %v\n", err)
-	}
-	return errors.Is(err, leases.ErrLost)
+	return lease.Release(ctx)
+}
+
+// say tells the user something in one line.
+func (c *lockCommand) say(format string, args ...any) {
+	fmt.Fprintf(c.stderr, "fenceproxy: "+format+"\n", args...)
 }

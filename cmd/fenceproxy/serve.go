@@ -181,6 +181,7 @@ func (c *serveCommand) openEtcd(ctx context.Context, logger *slog.Logger) (*clie
 		if err := embedded.Start(ctx); err != nil {
 			return nil, nil, fmt.Errorf("--embed-etcd, --etcd-listen: %w", err)
 		}
+		go watchEtcd(embedded.Err(), logger)
 		logger.Info("embedded etcd serves", "url", embedded.Endpoint(), "dir", c.embedDir)
 		urls, closeServer = []string{embedded.Endpoint()}, embedded.Close
 	}
@@ -190,6 +191,14 @@ func (c *serveCommand) openEtcd(ctx context.Context, logger *slog.Logger) (*clie
 		return nil, nil, usagef("--etcd: %v", err)
 	}
 	return client, func() { client.Close(); closeServer() }, nil
+}
+
+// watchEtcd logs that the embedded etcd gave up; /readyz shows it too. It ends
+// when the etcd is closed.
+func watchEtcd(failed <-chan error, logger *slog.Logger) {
+	for err := range failed {
+		logger.Error("embedded etcd", "error", err)
+	}
 }
 
 // preflight looks at everything that a first claim would need, so that what

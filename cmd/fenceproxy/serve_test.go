@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -314,5 +315,21 @@ func TestServe_LockAroundPsql(t *testing.T) {
 	}
 	if left := holderKeys(t, s.Client, key); len(left) > 0 {
 		t.Errorf("got %v left in etcd under %s", left, leases.DefaultPrefix)
+	}
+}
+
+// The upstream may be a Unix socket.
+func TestServe_UnixSocket(t *testing.T) {
+	s := stack.New(t, "app")
+	fence, err := pgx.ParseConfig(s.DSN(stack.RoleFence, "app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=app", s.Postgres.SocketDir(), s.Postgres.Port(), fence.User, fence.Password)
+	p := serveOn(t, s, "--upstream", dsn)
+	lease := hold(t, s.Client, "order:1")
+	exec1(t, open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", lease.Token())...), "CREATE TABLE t (i int)")
+	if !strings.Contains(p.Log(), s.Postgres.SocketDir()) || strings.Contains(p.Log(), fence.Password) {
+		t.Errorf("got log %s, want the socket named and no password", p.Log())
 	}
 }

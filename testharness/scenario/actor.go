@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/child"
 )
 
 // An Actor is a worker in a process of its own. Its methods give it an order,
@@ -47,8 +48,7 @@ func (s *Stage) hire(name, gate string) (*Actor, error) {
 	a.cmd = exec.Command(s.Command[0], append(s.Command[1:len(s.Command):len(s.Command)],
 		"--etcd", strings.Join(s.Etcd.Endpoints(), ","), "--lock-prefix", s.Prefix)...)
 	a.cmd.Stderr = os.Stderr
-	// A group of its own: Ctrl-C is for the director, who then sends all home.
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	a.cmd.SysProcAttr = child.Attributes()
 	orders, err := a.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("hire %s: %w", name, err)

@@ -11,9 +11,9 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/child"
 )
 
 // A Process is a proxy in a process of its own: fenceproxy serve.
@@ -38,7 +38,7 @@ func (s *Stack) StartProcess(ctx context.Context, database string, program []str
 	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	// A password has no place on a command line.
 	p.cmd.Env = append(os.Environ(), "FENCEPROXY_UPSTREAM="+s.DSN(RoleFence, database))
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = child.Attributes()
 	log, err := p.cmd.StderrPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
