@@ -117,7 +117,11 @@ func (c *lockCommand) run(ctx context.Context) error {
 
 func (c *lockCommand) acquire(ctx context.Context, locker *leases.Locker) (*leases.Lease, error) {
 	if c.wait == 0 {
-		return locker.TryAcquire(ctx, c.key)
+		lease, err := locker.TryAcquire(ctx, c.key)
+		if errors.Is(err, leases.ErrTaken) {
+			err = fmt.Errorf("%w; --wait waits for it", err)
+		}
+		return lease, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(c.wait),
 		fmt.Errorf("waited %v: %w", time.Duration(c.wait), context.DeadlineExceeded))

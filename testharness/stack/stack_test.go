@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
@@ -46,6 +47,7 @@ func TestStack_FencedWrite(t *testing.T) {
 }
 
 func TestStack_Close(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ctx := context.Background()
 	s, err := stack.Start(ctx, stack.Options{})
 	if err != nil {
