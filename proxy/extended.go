@@ -62,11 +62,7 @@ func (s *session) guardExecute() error {
 // matter: nothing hidden may go into a failed transaction before its COMMIT.
 // Replies to segments that had their Sync come without further ado.
 func (s *session) learnBlock(st statement) error {
-	if s.txn.block != blockUnknown || s.segment.unknown || !st.known {
-		return nil
-	}
-	const decides = sqlrewrite.NeedsBlock | sqlrewrite.NotInBlock | sqlrewrite.MayCommit
-	if st.class != sqlrewrite.Commit && st.flags&decides == 0 {
+	if s.txn.block != blockUnknown || s.segment.unknown || !st.known || !blockMatters(st.class, st.flags) {
 		return nil
 	}
 	if err := s.awaitReady(); err != nil {

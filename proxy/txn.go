@@ -47,6 +47,13 @@ const (
 	endRollbackTo
 )
 
+// blockMatters reports whether a statement can't be followed without knowing
+// the block that it runs in.
+func blockMatters(class sqlrewrite.Class, flags sqlrewrite.Flags) bool {
+	const decides = sqlrewrite.NeedsBlock | sqlrewrite.NotInBlock | sqlrewrite.MayCommit | sqlrewrite.Chain
+	return class == sqlrewrite.Commit || flags&decides != 0
+}
+
 // A check is what must be put in front of a statement.
 type check uint8
 
@@ -109,6 +116,10 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		return checkNone
 	case sqlrewrite.Release:
 		return checkNone
+	case sqlrewrite.Prepare2PC:
+		c := t.mayWrite(flags)
+		t.end(endCommit, 0) // what comes next runs in another transaction
+		return c
 	case sqlrewrite.SetOrShow, sqlrewrite.Discard:
 		if flags&sqlrewrite.TouchesTag != 0 {
 			t.uncovered = t.uncovered || t.checked

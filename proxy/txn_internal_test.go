@@ -1,0 +1,417 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// A move is what may come next in a session.
+type move uint8
+
+const (
+	read move = iota // may write all the same, through a view
+	write
+	begin
+	commit
+	commitChain
+	rollback
+	rollbackChain
+	savepoint
+	rollbackTo
+	release
+	prepareTransaction
+	setTag
+	callSetTag // SELECT set_config(…)
+	lockTable
+	unseen       // a portal that the proxy never saw bound
+	segmentEnd   // the segment ends, its replies come in
+	segmentPiped // the segment ends, the next begins before they do
+	moves
+)
+
+var moveNames = [...]string{
+	"read", "write", "BEGIN", "COMMIT", "COMMIT AND CHAIN", "ROLLBACK", "ROLLBACK AND CHAIN", "SAVEPOINT",
+	"ROLLBACK TO", "RELEASE", "PREPARE TRANSACTION", "SET tag", "set_config(tag)", "LOCK", "unseen", "sync", "sync, pipelined",
+}
+
+func (m move) String() string { return moveNames[m] }
+
+// statement returns what the splitter says of the move.
+func (m move) statement() (sqlrewrite.Class, sqlrewrite.Flags) {
+	switch m {
+	case read:
+		return sqlrewrite.Read, 0
+	case begin:
+		return sqlrewrite.Begin, 0
+	case commit:
+		return sqlrewrite.Commit, 0
+	case commitChain:
+		return sqlrewrite.Commit, sqlrewrite.Chain
+	case rollback:
+		return sqlrewrite.Rollback, 0
+	case rollbackChain:
+		return sqlrewrite.Rollback, sqlrewrite.Chain
+	case savepoint:
+		return sqlrewrite.Savepoint, sqlrewrite.NeedsBlock
+	case rollbackTo:
+		return sqlrewrite.RollbackTo, sqlrewrite.NeedsBlock
+	case release:
+		return sqlrewrite.Release, sqlrewrite.NeedsBlock
+	case prepareTransaction:
+		return sqlrewrite.Prepare2PC, 0
+	case setTag:
+		return sqlrewrite.SetOrShow, sqlrewrite.TouchesTag
+	case callSetTag:
+		return sqlrewrite.MayWrite, sqlrewrite.TouchesTag
+	case lockTable:
+		return sqlrewrite.MayWrite, sqlrewrite.NeedsBlock
+	}
+	return sqlrewrite.MayWrite, 0
+}
+
+// A server is the plainest account of a transaction: what ran in it, in order.
+// Every statement succeeds; a move that can't is the end of the path.
+type server struct {
+	block block // never unknown
+	// did holds w for a write, c for a check, t for a change of the tag, s for
+	// a savepoint.
+	did []byte
+}
+
+// covered reports whether every write in the transaction is followed by a
+// check, or comes after one under the tag that stands. It is all that is asked
+// of the request side, at every commit.
+func (s *server) covered() bool {
+	good := false // a check under this tag
+	open := false // a write that no check covers
+	for _, d := range s.did {
+		switch d {
+		case 't':
+			good = false
+		case 'c':
+			good, open = true, false
+		case 'w':
+			open = open || !good
+		}
+	}
+	return !open
+}
+
+// run takes a statement. alive is false where PostgreSQL would refuse it.
+func (s *server) run(m move) (commits, alive bool) {
+	if s.block == blockFailed {
+		switch m {
+		case commit, rollback:
+			*s = server{}
+		case commitChain, rollbackChain:
+			*s = server{block: blockOpen}
+		case rollbackTo:
+			return false, s.back()
+		default:
+			return false, false
+		}
+		return false, true
+	}
+	switch m {
+	case read, write:
+		s.did = append(s.did, 'w')
+	case setTag:
+		s.did = append(s.did, 't')
+	case callSetTag: // and whatever else the same SELECT does
+		s.did = append(s.did, 'w', 't')
+	case begin:
+		s.block = blockOpen
+	case commit, prepareTransaction:
+		return true, true
+	case commitChain:
+		return s.block == blockOpen, s.block == blockOpen
+	case rollback:
+		*s = server{}
+	case rollbackChain:
+		s.did = nil
+		return false, s.block == blockOpen
+	case savepoint:
+		s.did = append(s.did, 's')
+		return false, s.block == blockOpen
+	case rollbackTo:
+		return false, s.block == blockOpen && s.back()
+	case release:
+		at := slices.Index(s.did, 's')
+		if s.block != blockOpen || at < 0 {
+			return false, false
+		}
+		s.did = slices.Delete(slices.Clone(s.did), at, at+1)
+	}
+	return false, true
+}
+
+// back goes back to the last savepoint.
+func (s *server) back() bool {
+	at := strings.LastIndexByte(string(s.did), 's')
+	if at < 0 {
+		return false
+	}
+	s.did, s.block = slices.Clone(s.did[:at+1]), blockOpen
+	return true
+}
+
+// ended begins anew after a commit by the given move.
+func (s *server) ended(m move) {
+	next := server{}
+	if m == commitChain {
+		next.block = blockOpen
+	}
+	*s = next
+}
+
+// A path is a session at some point: the prediction, and what it predicts.
+type path struct {
+	txn    txn
+	server server
+	unseen bool  // the segment ran something unseen
+	start  block // of the segment
+	trace  []move
+}
+
+func (p path) check() path {
+	p.server.did = append(slices.Clone(p.server.did), 'c')
+	return p
+}
+
+// walk tries every sequence of moves from p on and reports each commit of a
+// write that no check covers.
+func walk(t *testing.T, p path, depth int) {
+	if depth == 0 || t.Failed() {
+		return
+	}
+	for m := range moves {
+		next := p
+		next.trace = append(slices.Clone(p.trace), m)
+		next.server.did = slices.Clone(p.server.did)
+		switch m {
+		case segmentEnd, segmentPiped:
+			next.endSegment(t, m == segmentPiped)
+			walk(t, next, depth-1)
+		case unseen:
+			if next.txn.unknown() != checkNone {
+				next = next.check()
+			}
+			next.unseen = true
+			for _, was := range []move{write, begin, commit, rollback, rollbackTo, setTag} {
+				if q := next; q.execute(t, was) {
+					walk(t, q, depth-1)
+				}
+			}
+		default:
+			next.learn(m)
+			if next.txn.step(m.statement()) != checkNone {
+				next = next.check()
+			}
+			if next.execute(t, m) {
+				walk(t, next, depth-1)
+			}
+		}
+	}
+}
+
+// learn is session.learnBlock: where the block matters and was unknown, the
+// replies to the segments before are waited for.
+func (p *path) learn(m move) {
+	if p.txn.block == blockUnknown && !p.unseen && blockMatters(m.statement()) {
+		p.txn.block = p.start
+	}
+}
+
+// execute lets the server run a move, and looks at the transaction where it
+// commits.
+func (p *path) execute(t *testing.T, m move) (alive bool) {
+	p.server.did = slices.Clone(p.server.did)
+	commits, alive := p.server.run(m)
+	if alive && commits {
+		p.commits(t)
+		p.server.ended(m)
+	}
+	return alive
+}
+
+func (p *path) commits(t *testing.T) {
+	if !p.server.covered() {
+		t.Errorf("%v commits %q (w: write, c: check, t: tag, s: savepoint)", p.trace, p.server.did)
+	}
+}
+
+// endSegment is session.guardSync, and session.settle before the next one.
+func (p *path) endSegment(t *testing.T, pipelined bool) {
+	if p.server.block != blockFailed && p.txn.needsLate() {
+		*p = p.check()
+	}
+	p.txn.sync()
+	checked := p.txn.checked && p.txn.block == blockOpen
+	if p.server.block == blockNone {
+		p.commits(t)
+		p.server = server{}
+	}
+	p.unseen, p.start = false, p.server.block
+	if pipelined {
+		p.txn = txn{block: blockUnknown, uncovered: true}
+		return
+	}
+	checked = checked && p.server.block == blockOpen
+	p.txn = txn{block: p.server.block, checked: checked, uncovered: !checked && p.server.block == blockOpen}
+}
+
+// TestTxn_NothingCommitsUnchecked tries every sequence of statements and ends
+// of segments, from every state that a transaction can be in, and assumes that
+// each statement writes if it can.
+func TestTxn_NothingCommitsUnchecked(t *testing.T) {
+	depth := 5
+	if testing.Short() {
+		depth = 4
+	}
+	starts := map[string]path{
+		"no block":       {},
+		"open":           {txn: txn{block: blockOpen, uncovered: true}, server: server{block: blockOpen, did: []byte("w")}},
+		"open, checked":  {txn: txn{block: blockOpen, checked: true}, server: server{block: blockOpen, did: []byte("cw")}},
+		"failed":         {txn: txn{block: blockFailed}, server: server{block: blockFailed, did: []byte("wsw")}},
+		"unknown: none":  {txn: txn{block: blockUnknown, uncovered: true}},
+		"unknown: open":  {txn: txn{block: blockUnknown, uncovered: true}, server: server{block: blockOpen, did: []byte("wsw")}},
+		"unknown: fails": {txn: txn{block: blockUnknown, uncovered: true}, server: server{block: blockFailed, did: []byte("wsw")}},
+	}
+	for name, p := range starts {
+		t.Run(name, func(t *testing.T) {
+			p.start = p.server.block
+			walk(t, p, depth)
+		})
+	}
+}
+
+// A transaction pays for no more checks than it needs.
+func TestTxn_Checks(t *testing.T) {
+	for _, c := range []struct {
+		moves string
+		want  string // a check before each: e early, l late; after a ;: before the Sync
+	}{
+		{"read", "-;l"},
+		{"write", "e;-"},
+		{"write write read", "e--;-"},
+		{"read write", "-e;-"},
+		{"read read", "--;l"},
+		{"BEGIN write write COMMIT", "-e--;-"},
+		{"BEGIN read COMMIT", "--l;-"},
+		{"BEGIN COMMIT", "--;-"},
+		{"BEGIN read ROLLBACK", "---;-"},
+		{"BEGIN write ROLLBACK write", "-e-e;-"},
+		{"BEGIN write", "-e;-"},
+		{"BEGIN SET-tag SET-tag write COMMIT", "---e-;-"},
+		{"SET-tag", "-;-"},
+		{"SET-tag write", "-e;-"},
+		{"write SET-tag write", "e-e;-"},
+		{"write SET-tag", "e-;l"},
+		{"BEGIN write SET-tag COMMIT", "-e-l;-"},
+		{"BEGIN SAVEPOINT write ROLLBACK-TO write COMMIT", "-e--e-;-"},
+		{"BEGIN write SAVEPOINT ROLLBACK-TO COMMIT", "-e--l;-"},
+		{"BEGIN write SAVEPOINT write RELEASE COMMIT", "-e----;-"},
+		{"BEGIN write COMMIT-AND-CHAIN write COMMIT", "-e-e-;-"},
+		{"write COMMIT write", "e-e;-"},
+		{"read COMMIT", "-l;-"},
+		{"write BEGIN write COMMIT", "e---;-"},
+		{"SAVEPOINT", "-;-"},
+		{"LOCK", "-;-"},
+		{"BEGIN LOCK write COMMIT", "-e--;-"},
+		{"unseen", "e;l"},
+		{"unseen write", "ee;-"},
+	} {
+		var tx txn
+		got := ""
+		for name := range strings.FieldsSeq(c.moves) {
+			m := move(slices.Index(moveNames[:], strings.ReplaceAll(name, "-", " ")))
+			if m == unseen {
+				got += letter(tx.unknown())
+			} else {
+				got += letter(tx.step(m.statement()))
+			}
+		}
+		late := checkNone
+		if tx.needsLate() {
+			late = checkLate
+		}
+		if got += ";" + letter(late); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.moves, got, c.want)
+		}
+	}
+}
+
+func letter(c check) string { return [...]string{"-", "e", "l"}[c] }
+
+// Nothing hidden goes into a failed block: only PostgreSQL answers there.
+func TestTxn_FailedBlock(t *testing.T) {
+	for m := range segmentEnd {
+		tx := txn{block: blockFailed}
+		c := checkNone
+		if m == unseen {
+			c = tx.unknown()
+		} else {
+			c = tx.step(m.statement())
+		}
+		if c != checkNone {
+			t.Errorf("%v: got check %s", m, letter(c))
+		}
+		want := blockFailed
+		switch m {
+		case commit, rollback:
+			want = blockNone
+		case commitChain, rollbackChain, rollbackTo:
+			want = blockOpen
+		case unseen:
+			want = blockUnknown
+		}
+		if tx.block != want {
+			t.Errorf("%v: got block %v, want %v", m, tx.block, want)
+		}
+	}
+}
+
+func TestTxn_Ends(t *testing.T) {
+	for names, want := range map[string]ends{
+		"write":                              0,
+		"COMMIT":                             endCommit,
+		"BEGIN write ROLLBACK":               endRollback,
+		"COMMIT BEGIN SAVEPOINT ROLLBACK-TO": endCommit | endRollbackTo,
+		"COMMIT-AND-CHAIN ROLLBACK":          endCommit | endRollback,
+		"unseen":                             endCommit | endRollback,
+	} {
+		var tx txn
+		for name := range strings.FieldsSeq(names) {
+			m := move(slices.Index(moveNames[:], strings.ReplaceAll(name, "COMMIT-AND-CHAIN", "COMMIT AND CHAIN")))
+			if name == "ROLLBACK-TO" {
+				m = rollbackTo
+			}
+			if m == unseen {
+				tx.unknown()
+			} else {
+				tx.step(m.statement())
+			}
+		}
+		if got := tx.sync(); got != want {
+			t.Errorf("%s: got %b, want %b", names, got, want)
+		}
+		if got := tx.sync(); got != 0 {
+			t.Errorf("%s, a second time: got %b, want 0", names, got)
+		}
+	}
+}
+
+func TestBlockOf(t *testing.T) {
+	for status, want := range map[byte]block{'I': blockNone, 'T': blockOpen, 'E': blockFailed, 'x': blockUnknown} {
+		if got := blockOf(status); got != want {
+			t.Errorf("%q: got %v, want %v", status, got, want)
+		}
+	}
+	if got := fmt.Sprint(blockNone, blockOpen, blockFailed, blockUnknown); got != "none open failed unknown" {
+		t.Errorf("got %s", got)
+	}
+}
