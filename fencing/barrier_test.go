@@ -19,6 +19,7 @@ import (
 // after the transactions that were checked under a lower token, and its answer
 // comes with all that they committed.
 func TestClaimer_WaitsForCheckedTransactions(t *testing.T) {
+	t.Parallel()
 	const single = "SET fence.key = 'a'; SET fence.token = 41"
 	cases := []struct{ name, tag, begin string }{
 		{"read committed", single, "BEGIN"},
@@ -59,6 +60,7 @@ func TestClaimer_WaitsForCheckedTransactions(t *testing.T) {
 // TestClaimer_EndsStaleTransactions: whatever stale holders left open, the
 // claim is answered, and nothing of theirs is left.
 func TestClaimer_EndsStaleTransactions(t *testing.T) {
+	t.Parallel()
 	for _, blockers := range []int{1, 5} {
 		t.Run(fmt.Sprint(blockers), func(t *testing.T) {
 			s := newStack(t)
@@ -107,6 +109,7 @@ func (o *observer) reports() []fencing.ClaimReport {
 }
 
 func TestClaimer_SparesRunningStatementsOnlyUntilEvictAfter(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	stale := s.begun("a", 41, 1)
@@ -127,6 +130,7 @@ func TestClaimer_SparesRunningStatementsOnlyUntilEvictAfter(t *testing.T) {
 // TestClaimer_EqualDoesNotWait: another session of the same holder is not
 // waited for and not ended.
 func TestClaimer_EqualDoesNotWait(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 42)
 	same := s.begun("a", 42, 1)
@@ -148,6 +152,7 @@ func TestClaimer_EqualDoesNotWait(t *testing.T) {
 // TestClaimer_QueueOfClaims: the second claim ends what the first one waits
 // for, and never the first one.
 func TestClaimer_QueueOfClaims(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	s.begun("a", 41, 1)
@@ -176,6 +181,7 @@ func TestClaimer_QueueOfClaims(t *testing.T) {
 // TestClaimer_NeverEndsAClaim: a claim looks through the claim before it, and
 // leaves that alone even if it can't end what both wait for.
 func TestClaimer_NeverEndsAClaim(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	admin := s.root()
@@ -216,6 +222,7 @@ func TestClaimer_NeverEndsAClaim(t *testing.T) {
 // sees that it has nothing to do, so a claim can come to wait for the holder of
 // a later token, or of its own. It must neither end that holder nor wait for it.
 func TestClaimer_NeverEndsALaterHolder(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name  string
 		token fencing.Token
@@ -289,6 +296,7 @@ func (s *stack) markRow() string {
 }
 
 func TestClaimer_PreparedTransaction(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart=%v", restart), func(t *testing.T) {
 			s := newStack(t, "max_prepared_transactions = 5")
@@ -302,8 +310,8 @@ func TestClaimer_PreparedTransaction(t *testing.T) {
 				}
 			}
 			e := holder("a", 43)
-			err := s.answered(start(t, s.claimer(e, claimTimeout(time.Second)), "a", 43))
-			refusal(t, err, fencing.CodeClaimTimeout, "a token 43 could not be claimed within 1s", "'left behind'", "ROLLBACK PREPARED")
+			err := s.answered(start(t, s.claimer(e, claimTimeout(2*time.Second)), "a", 43))
+			refusal(t, err, fencing.CodeClaimTimeout, "a token 43 could not be claimed within 2s", "'left behind'", "ROLLBACK PREPARED")
 			if strings.Contains(err.(*fencing.Error).Detail, "innocent") {
 				t.Errorf("another prepared transaction is named: %s", err.(*fencing.Error).Detail)
 			}
@@ -318,6 +326,7 @@ func TestClaimer_PreparedTransaction(t *testing.T) {
 // TestClaimer_SparesCommitsThatWaitForAStandby: to end one would show everybody
 // a commit that isn't replicated.
 func TestClaimer_SparesCommitsThatWaitForAStandby(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	stale := s.begun("a", 41, 1)
@@ -328,7 +337,7 @@ func TestClaimer_SparesCommitsThatWaitForAStandby(t *testing.T) {
 		committed <- err
 	}()
 	s.waitEvent(1, "wait_event = 'SyncRep'")
-	err := s.answered(start(t, s.claimer(holder("a", 42), claimTimeout(time.Second)), "a", 42))
+	err := s.answered(start(t, s.claimer(holder("a", 42), claimTimeout(2*time.Second)), "a", 42))
 	refusal(t, err, fencing.CodeClaimTimeout, `application "worker 41", waiting for a synchronous standby`, "Mend the replication")
 	if got := s.jobs(); got != "none" {
 		t.Errorf("a commit that is not replicated is visible: %s", got)
@@ -353,12 +362,42 @@ func (s *stack) standby(names string) {
 	s.eventually("the setting", func() bool {
 		return one[string](s, root, "SHOW synchronous_standby_names") == names
 	})
+	// Commits heed it only once the checkpointer has (syncrep.c).
+	if names != "" {
+		s.eventually("a commit that waits", func() bool { return s.commitWaits(root) })
+	}
+}
+
+// commitWaits tries a commit, and ends its wait.
+func (s *stack) commitWaits(root *pgx.Conn) bool {
+	s.t.Helper()
+	probe := s.root()
+	defer probe.Close(s.t.Context())
+	s.exec(probe, "SET synchronous_commit = on; SET application_name = 'probe'")
+	done := make(chan error, 1)
+	go func() {
+		_, err := probe.Exec(s.t.Context(), "SELECT pg_logical_emit_message(true, 'probe', '')")
+		done <- err
+	}()
+	waits := false
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return waits
+		case <-time.After(5 * time.Millisecond):
+			waits = one[bool](s, root, "SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE application_name = 'probe' AND wait_event = 'SyncRep'") || waits
+		}
+	}
 }
 
 // TestClaimer_IsDurable: whatever the role, the database and the DSN say, a
 // claim waits for the synchronous standby, and giving up doesn't show its mark
 // to anybody.
 func TestClaimer_IsDurable(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(s *stack) (dsn string){
 		"role": func(s *stack) string {
 			s.exec(s.root(), "ALTER ROLE "+adminRol+" SET synchronous_commit = off")
@@ -378,7 +417,7 @@ func TestClaimer_IsDurable(t *testing.T) {
 			dsn := setup(s)
 			s.standby("nobody")
 			e := holder("a", 42)
-			c := s.claimerOf(dsn, e, claimTimeout(time.Second))
+			c := s.claimerOf(dsn, e, claimTimeout(2*time.Second))
 			err := s.answered(start(t, c, "a", 42))
 			refusal(t, err, fencing.CodeClaimTimeout, "The claim itself waits for a synchronous standby")
 			if got := s.mark("a"); got != 41 {
@@ -396,6 +435,7 @@ func TestClaimer_IsDurable(t *testing.T) {
 // standby off, its mark is visible and not replicated; neither that claim nor
 // one that finds the mark equal may be answered.
 func TestClaimer_BrokenOffCommit(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	s.standby("nobody")
@@ -407,7 +447,7 @@ func TestClaimer_BrokenOffCommit(t *testing.T) {
 	if got := s.mark("a"); got != 42 {
 		t.Fatalf("the mark is %d, want 42", got)
 	}
-	err := s.answered(start(t, s.claimer(e, claimTimeout(time.Second)), "a", 42))
+	err := s.answered(start(t, s.claimer(e, claimTimeout(2*time.Second)), "a", 42))
 	refusal(t, err, fencing.CodeClaimTimeout, "The claim itself waits for a synchronous standby")
 	s.standby("")
 	if err := s.answered(start(t, s.claimer(e), "a", 42)); err != nil {
@@ -418,6 +458,7 @@ func TestClaimer_BrokenOffCommit(t *testing.T) {
 // TestClaimer_MayNotEnd: where a blocker can't be ended, the answer says what
 // right is missing, and the blocker is left alone.
 func TestClaimer_MayNotEnd(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name   string
 		revoke string
@@ -442,7 +483,7 @@ func TestClaimer_MayNotEnd(t *testing.T) {
 			if c.revoke != "" {
 				s.exec(s.root(), "REVOKE "+c.revoke+" FROM "+adminRol)
 			}
-			err := s.answered(start(t, s.claimer(holder("a", 42), claimTimeout(time.Second)), "a", 42))
+			err := s.answered(start(t, s.claimer(holder("a", 42), claimTimeout(2*time.Second)), "a", 42))
 			refusal(t, err, fencing.CodeClaimTimeout, append(c.says, "Blocked by pid ", "transaction age ")...)
 		})
 	}
@@ -451,6 +492,7 @@ func TestClaimer_MayNotEnd(t *testing.T) {
 // TestClaimer_RetriesDeadlocks: an administrator's table lock makes the claim
 // the victim of a deadlock.
 func TestClaimer_RetriesDeadlocks(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "deadlock_timeout = 1s")
 	s.claim("a", 41)
 	admin := s.root()
@@ -472,10 +514,11 @@ func TestClaimer_RetriesDeadlocks(t *testing.T) {
 // TestClaimer_OutlivesItsProxy: a claim whose proxy is gone ends by itself, and
 // blocks no other for longer than its time-out.
 func TestClaimer_OutlivesItsProxy(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	stale := s.begun("a", 41, 1)
-	c := s.claimer(holder("a", 42), evictAfter(time.Hour), claimTimeout(time.Second))
+	c := s.claimer(holder("a", 42), evictAfter(time.Hour), claimTimeout(2*time.Second))
 	answer := start(t, c, "a", 42)
 	s.waiting(1)
 	c.Close() // breaks off without a cancel request, as kill -9 does
@@ -490,6 +533,7 @@ func TestClaimer_OutlivesItsProxy(t *testing.T) {
 // TestClaimer_FullOfWaitingClaims: claims that wait don't keep one another from
 // ending what they wait for, nor a known holder from going on.
 func TestClaimer_FullOfWaitingClaims(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	e := holder("known", 1)
 	c := s.claimer(e, evictAfter(300*time.Millisecond), func(c *fencing.Claimer) { c.Store.ClaimConns = 4 })

@@ -69,18 +69,33 @@ func (w *watch) look(ctx context.Context) {
 	w.err = w.lookOnce(ctx)
 }
 
-func (w *watch) lookOnce(ctx context.Context) (err error) {
-	if w.blockers, err = w.blocking(ctx); err != nil {
+func (w *watch) lookOnce(ctx context.Context) error {
+	found, err := w.blocking(ctx)
+	if err != nil {
 		return fmt.Errorf("find what blocks the claim: %w", err)
 	}
-	if w.overtaken, w.standby, err = w.progress(ctx); err != nil || w.overtaken {
-		return err
+	overtaken, standby, err := w.progress(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the mark: %w", err)
 	}
-	for _, b := range w.blockers {
+	w.overtaken = overtaken
+	// Where nothing is to be seen, the claim is about to be answered, perhaps
+	// because its time is up: what it waited for is worth keeping then.
+	if len(found) > 0 || standby {
+		w.blockers, w.standby = found, standby
+	}
+	if overtaken {
+		return nil
+	}
+	for _, b := range found {
 		switch {
 		case b.PID == 0:
-			if w.prepared, err = w.preparedTransactions(ctx); err != nil {
+			names, err := w.preparedTransactions(ctx)
+			if err != nil {
 				return fmt.Errorf("find the prepared transaction that blocks the claim: %w", err)
+			}
+			if len(names) > 0 {
+				w.prepared = names
 			}
 		case b.endable():
 			if err := w.end(ctx, b); err != nil {
@@ -124,17 +139,14 @@ func (w *watch) blocking(ctx context.Context) ([]Blocker, error) {
 // progress says whether the mark has reached the claim's token by another
 // claim, which makes this one pointless and its blockers rightful holders (the
 // update locks the newest row before it sees that it has nothing to do), and
-// whether the claim has only its own standby to wait for.
+// whether the claim has only its own standby to wait for, as one has that found
+// the mark at its token.
 func (w *watch) progress(ctx context.Context) (overtaken, standby bool, err error) {
 	const query = `
-		SELECT coalesce(m.comparable AND m.token >= $2, false),
-			EXISTS (SELECT FROM pg_stat_activity AS a WHERE a.pid = $3 AND a.wait_event = $4)
-		FROM fence.accepted($1) AS m`
+		SELECT coalesce(m.comparable AND m.token >= $2 AND a.wait_event_type = 'Lock', false), coalesce(a.wait_event = $4, false)
+		FROM fence.accepted($1) AS m LEFT JOIN pg_stat_activity AS a ON a.pid = $3`
 	err = w.pool.QueryRow(ctx, query, w.pair.Key, int64(w.pair.Token), int32(w.pid), waitSyncRep).Scan(&overtaken, &standby)
-	if err != nil {
-		return false, false, fmt.Errorf("look at the mark: %w", err)
-	}
-	return overtaken, standby, nil
+	return overtaken, standby, err
 }
 
 // end ends b if it is still in the transaction that was seen to block, and the
@@ -200,11 +212,12 @@ func (w *watch) preparedTransactions(ctx context.Context) ([]string, error) {
 func (w *watch) detail() string {
 	var parts []string
 	for _, b := range w.blockers {
-		if b.PID != 0 {
+		if b.PID == 0 {
+			parts = append(parts, w.prepared...)
+		} else {
 			parts = append(parts, b.String())
 		}
 	}
-	parts = append(parts, w.prepared...)
 	switch {
 	case len(parts) > 0:
 		return "Blocked by " + strings.Join(parts, "; ") + "."

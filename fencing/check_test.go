@@ -14,6 +14,7 @@ import (
 // TestCheck runs fence.check in a session of its own for each case: setup ends
 // without an error, and check answers with the code.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 42)
 	s.claim("b", 50)
@@ -121,6 +122,7 @@ func hint(err error) string { return pgError(err).Hint }
 // TestCheck_OldSnapshot: with one snapshot for the whole transaction, a claim
 // after it is LF001, never a retry.
 func TestCheck_OldSnapshot(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	cases := []struct {
 		name   string
@@ -162,6 +164,7 @@ func TestCheck_OldSnapshot(t *testing.T) {
 // TestCheck_RollbackTo: a lock that was taken after a savepoint goes with it,
 // and a second check sees the claim that went through.
 func TestCheck_RollbackTo(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	conn := s.tagged("a", 41)
@@ -178,6 +181,7 @@ func TestCheck_RollbackTo(t *testing.T) {
 // however they write them; with the locks in the order of the text, a claim of
 // b between them would make a deadlock.
 func TestCheck_LocksInOrder(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 41)
 	s.claim("b", 42)
@@ -201,6 +205,7 @@ func TestCheck_LocksInOrder(t *testing.T) {
 }
 
 func TestCheck_Rights(t *testing.T) {
+	t.Parallel()
 	s := newBareStack(t)
 	// What an administrator may have set up for all new objects.
 	admin := s.dial(adminRol, database)
@@ -245,6 +250,7 @@ func TestCheck_Rights(t *testing.T) {
 
 // TestCheck_Standby: on a hot standby the check compares without locking.
 func TestCheck_Standby(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 42)
 	makeStandby(t, s.srv)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestClaimer_Outcomes(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	e := holder("a", 10)
 	c := s.claimer(e)
@@ -49,6 +50,7 @@ func TestClaimer_Outcomes(t *testing.T) {
 }
 
 func TestClaimer_StaleSaysEverything(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("order:8472", 42)
 	e := holder("order:8472", 42)
@@ -58,6 +60,7 @@ func TestClaimer_StaleSaysEverything(t *testing.T) {
 }
 
 func TestClaimer_KnownIsNotVerifiedAgain(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	e := holder("a", 10)
 	c := s.claimer(e)
@@ -90,6 +93,7 @@ func TestClaimer_KnownIsNotVerifiedAgain(t *testing.T) {
 }
 
 func TestClaimer_ManyAtOnceVerifyOnce(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	const callers = 200
 	e := holder("a", 10)
@@ -118,6 +122,7 @@ func TestClaimer_ManyAtOnceVerifyOnce(t *testing.T) {
 }
 
 func TestClaimer_CallerGivesUp(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	e := holder("a", 10)
 	release := make(chan struct{})
@@ -134,6 +139,7 @@ func TestClaimer_CallerGivesUp(t *testing.T) {
 }
 
 func TestClaimer_LateOlderClaim(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	e := holder("a", 10)
 	old := s.claimer(e)
@@ -152,6 +158,7 @@ func TestClaimer_LateOlderClaim(t *testing.T) {
 }
 
 func TestClaimer_Lineage(t *testing.T) {
+	t.Parallel()
 	t.Run("another cluster", func(t *testing.T) {
 		s := newStack(t)
 		s.claim("a", 10)
@@ -210,6 +217,7 @@ func TestClaimer_Lineage(t *testing.T) {
 }
 
 func TestClaimer_NotInstalled(t *testing.T) {
+	t.Parallel()
 	s := newBareStack(t)
 	for _, e := range []*etcd{holder("a", 10), holder("a", 11)} {
 		err := s.claimer(e).Claim(t.Context(), database, fencing.Pair{Key: "a", Token: 10})
@@ -218,6 +226,7 @@ func TestClaimer_NotInstalled(t *testing.T) {
 }
 
 func TestClaimer_Close(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 10)
 	stale := s.begun("a", 10, 1)
@@ -231,6 +240,7 @@ func TestClaimer_Close(t *testing.T) {
 }
 
 func TestClaimer_AfterRestart(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	e := holder("a", 10)
 	c := s.claimer(e)

@@ -26,6 +26,7 @@ func makeStandby(t *testing.T, srv *postgres.Server) {
 // TestClaimer_NewTimeline: after a failover nothing that was verified before
 // counts, for the mark may have been lost with the old primary.
 func TestClaimer_NewTimeline(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	e := holder("a", 10)
 	c := s.claimer(e)

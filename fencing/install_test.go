@@ -13,6 +13,7 @@ import (
 )
 
 func TestInstall_Idempotent(t *testing.T) {
+	t.Parallel()
 	s := newBareStack(t)
 	if from, to := s.install(); from != 0 || to != fencing.SchemaVersion {
 		t.Errorf("first: got %d to %d, want 0 to %d", from, to, fencing.SchemaVersion)
@@ -36,6 +37,7 @@ func TestInstall_Idempotent(t *testing.T) {
 
 // TestInstall_Mends: an install puts back what was damaged since.
 func TestInstall_Mends(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 42)
 	admin := s.dial(adminRol, database)
@@ -75,6 +77,7 @@ func newer(t *testing.T, step string) fs.FS {
 }
 
 func TestInstall_Upgrade(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.claim("a", 42)
 	admin := s.dial(adminRol, database)
@@ -108,6 +111,7 @@ func TestInstall_Upgrade(t *testing.T) {
 }
 
 func TestInstall_TwoAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newBareStack(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -122,6 +126,7 @@ func TestInstall_TwoAtOnce(t *testing.T) {
 }
 
 func TestInstall_Who(t *testing.T) {
+	t.Parallel()
 	install := func(t *testing.T, conn *pgx.Conn) string {
 		if _, _, err := fencing.Install(t.Context(), conn); err != nil {
 			return err.Error()

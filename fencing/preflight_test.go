@@ -8,6 +8,7 @@ import (
 )
 
 func TestStore_Preflight(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	preflight := func(t *testing.T, dsn string) string {
 		t.Helper()
@@ -84,6 +85,7 @@ func TestStore_Preflight(t *testing.T) {
 }
 
 func TestNewStore_BadDSN(t *testing.T) {
+	t.Parallel()
 	if _, err := fencing.NewStore("postgres://127.0.0.1:notaport/app"); err == nil || !strings.HasPrefix(err.Error(), "read the upstream connection string: ") {
 		t.Errorf("got %v", err)
 	}
