@@ -37,6 +37,7 @@ quick: ## every test without the race detector
 lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 	@testharness/setup.sh go cc lint
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	testharness/imports.sh
 	$(GO) run $(GOLANGCI) run

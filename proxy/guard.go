@@ -277,7 +277,7 @@ func (s *session) readback() error {
 	}
 	s.mu.Unlock()
 	if len(row) == 3 {
-		s.claimMirror()
+		_ = s.claimMirror() // a refusal stays with the session
 	}
 	return nil // without an answer the mirror stays unsure, and what isn't claimed is refused
 }

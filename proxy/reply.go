@@ -38,7 +38,7 @@ func (s *session) replies() {
 		return
 	}
 	s.toClient.Flush()
-	if err != nil && !errors.Is(err, io.EOF) {
+	if !errors.Is(err, io.EOF) {
 		s.log.Debug("reply pump ended", "error", err)
 	}
 	s.hangUp()
@@ -50,6 +50,7 @@ func (s *session) hangUp() {
 	s.client.SetReadDeadline(longAgo)
 }
 
+// pumpReplies returns why the replies ended, never nil.
 func (s *session) pumpReplies() error {
 	for {
 		if !s.fromBackend.Complete() {

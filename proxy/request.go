@@ -63,7 +63,7 @@ func (s *session) next() (t byte, n int, err error) {
 	if s.fromClient.Complete() {
 		return s.fromClient.Next()
 	}
-	s.flush() // a backend that is gone answers through the next push
+	_ = s.flush() // a backend that is gone answers through the next push
 	if err := s.wait(); err != nil {
 		return 0, 0, err
 	}

@@ -163,7 +163,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.cancel()
 		return nil
 	case <-ctx.Done():
-		s.Close()
+		_ = s.Close()
 		<-done
 		return ctx.Err()
 	}
@@ -252,7 +252,7 @@ func (s *Server) forwardCancel(packet []byte) {
 		return
 	}
 	// The server closes when the signal is sent; the client waits for that.
-	conn.Read(make([]byte, 1))
+	_, _ = conn.Read(make([]byte, 1))
 }
 
 func (s *Server) dial() (net.Conn, error) {

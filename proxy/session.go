@@ -175,7 +175,7 @@ func (s *session) farewell(r wire.Report) {
 
 func closeWrite(conn net.Conn) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
+		_ = half.CloseWrite()
 		return
 	}
 	conn.Close()

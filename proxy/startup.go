@@ -128,14 +128,16 @@ func (s *session) authenticate() (ok bool, err error) {
 		}
 		t, n, err := s.fromBackend.Next()
 		if err != nil {
-			s.exchange()
+			_ = s.exchange()
 			return false, fmt.Errorf("read from PostgreSQL: %w", err)
 		}
 		switch t {
 		case wire.ReadyForQuery:
 			return true, nil
 		case wire.ErrorResponse:
-			s.fromBackend.Forward(s.toClient)
+			if err := s.fromBackend.Forward(s.toClient); err != nil {
+				return false, fmt.Errorf("relay startup: %w", err)
+			}
 			return false, s.toClient.Flush()
 		case wire.Authentication:
 			if err := s.relayAuth(n); err != nil {

@@ -42,7 +42,7 @@ func NewReader(src io.Reader) *Reader {
 // header, io.ErrUnexpectedEOF.
 func (r *Reader) Next() (typ byte, body int, err error) {
 	if err := r.fill(HeaderLen); err != nil {
-		if err == io.ErrUnexpectedEOF && r.w == r.r {
+		if errors.Is(err, io.ErrUnexpectedEOF) && r.w == r.r {
 			err = io.EOF
 		}
 		return 0, 0, err
@@ -182,7 +182,7 @@ func (r *Reader) fill(n int) error {
 		m, err := r.src.Read(r.buf[r.w:])
 		r.w += m
 		if err != nil && r.w-r.r < n {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return io.ErrUnexpectedEOF
 			}
 			return err
@@ -197,7 +197,7 @@ func (r *Reader) fill(n int) error {
 // are ErrLength.
 func (r *Reader) ReadPacket(most int) ([]byte, error) {
 	if err := r.fill(4); err != nil {
-		if err == io.ErrUnexpectedEOF && r.w == r.r {
+		if errors.Is(err, io.ErrUnexpectedEOF) && r.w == r.r {
 			err = io.EOF
 		}
 		return nil, err
