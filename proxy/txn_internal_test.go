@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,13 +74,32 @@ func (m move) statement() (sqlrewrite.Class, sqlrewrite.Flags) {
 	return sqlrewrite.MayWrite, 0
 }
 
-// A server is the plainest account of a transaction: what ran in it, in order.
-// Every statement succeeds; a move that can't is the end of the path.
+// A history is what a transaction did, in order: w for a write, c for a check,
+// t for a change of the tag, s for a savepoint. It is a value, so that paths
+// can share their beginnings without copies on the heap.
+type history struct {
+	n   int
+	did [32]byte
+}
+
+func done(text string) history {
+	h := history{n: len(text)}
+	copy(h.did[:], text)
+	return h
+}
+
+func (h *history) add(what byte) {
+	h.did[h.n] = what
+	h.n++
+}
+
+func (h *history) bytes() []byte { return h.did[:h.n] }
+
+// A server is the plainest account of a transaction. Every statement succeeds;
+// a move that can't is the end of the path.
 type server struct {
 	block block // never unknown
-	// did holds w for a write, c for a check, t for a change of the tag, s for
-	// a savepoint.
-	did []byte
+	history
 }
 
 // covered reports whether every write in the transaction is followed by a
@@ -88,7 +108,7 @@ type server struct {
 func (s *server) covered() bool {
 	good := false // a check under this tag
 	open := false // a write that no check covers
-	for _, d := range s.did {
+	for _, d := range s.bytes() {
 		switch d {
 		case 't':
 			good = false
@@ -118,11 +138,12 @@ func (s *server) run(m move) (commits, alive bool) {
 	}
 	switch m {
 	case read, write:
-		s.did = append(s.did, 'w')
+		s.add('w')
 	case setTag:
-		s.did = append(s.did, 't')
+		s.add('t')
 	case callSetTag: // and whatever else the same SELECT does
-		s.did = append(s.did, 'w', 't')
+		s.add('w')
+		s.add('t')
 	case begin:
 		s.block = blockOpen
 	case commit, prepareTransaction:
@@ -132,30 +153,30 @@ func (s *server) run(m move) (commits, alive bool) {
 	case rollback:
 		*s = server{}
 	case rollbackChain:
-		s.did = nil
+		s.n = 0
 		return false, s.block == blockOpen
 	case savepoint:
-		s.did = append(s.did, 's')
+		s.add('s')
 		return false, s.block == blockOpen
 	case rollbackTo:
 		return false, s.block == blockOpen && s.back()
 	case release:
-		at := slices.Index(s.did, 's')
+		at := bytes.IndexByte(s.bytes(), 's')
 		if s.block != blockOpen || at < 0 {
 			return false, false
 		}
-		s.did = slices.Delete(slices.Clone(s.did), at, at+1)
+		s.did[at] = ' '
 	}
 	return false, true
 }
 
 // back goes back to the last savepoint.
 func (s *server) back() bool {
-	at := strings.LastIndexByte(string(s.did), 's')
+	at := bytes.LastIndexByte(s.bytes(), 's')
 	if at < 0 {
 		return false
 	}
-	s.did, s.block = slices.Clone(s.did[:at+1]), blockOpen
+	s.n, s.block = at+1, blockOpen
 	return true
 }
 
@@ -174,31 +195,27 @@ type path struct {
 	server server
 	unseen bool  // the segment ran something unseen
 	start  block // of the segment
-	trace  []move
-}
-
-func (p path) check() path {
-	p.server.did = append(slices.Clone(p.server.did), 'c')
-	return p
+	trace  [6]move
+	length int
 }
 
 // walk tries every sequence of moves from p on and reports each commit of a
 // write that no check covers.
 func walk(t *testing.T, p path, depth int) {
-	if depth == 0 || t.Failed() {
+	if depth == 0 {
 		return
 	}
 	for m := range moves {
 		next := p
-		next.trace = append(slices.Clone(p.trace), m)
-		next.server.did = slices.Clone(p.server.did)
+		next.trace[p.length] = m
+		next.length++
 		switch m {
 		case segmentEnd, segmentPiped:
 			next.endSegment(t, m == segmentPiped)
 			walk(t, next, depth-1)
 		case unseen:
 			if next.txn.unknown() != checkNone {
-				next = next.check()
+				next.server.add('c')
 			}
 			next.unseen = true
 			for _, was := range []move{write, begin, commit, rollback, rollbackTo, setTag} {
@@ -208,12 +225,18 @@ func walk(t *testing.T, p path, depth int) {
 			}
 		default:
 			next.learn(m)
-			if next.txn.step(m.statement()) != checkNone {
-				next = next.check()
+			checked := next.txn.step(m.statement()) != checkNone
+			if checked {
+				next.server.add('c')
 			}
-			if next.execute(t, m) {
-				walk(t, next, depth-1)
+			failed := next.server.block == blockFailed
+			if !next.execute(t, m) {
+				continue
 			}
+			if failed && checked && !next.unseen {
+				t.Errorf("%v: a check in a failed block, which would have listened", next.trace[:next.length])
+			}
+			walk(t, next, depth-1)
 		}
 	}
 }
@@ -229,7 +252,6 @@ func (p *path) learn(m move) {
 // execute lets the server run a move, and looks at the transaction where it
 // commits.
 func (p *path) execute(t *testing.T, m move) (alive bool) {
-	p.server.did = slices.Clone(p.server.did)
 	commits, alive := p.server.run(m)
 	if alive && commits {
 		p.commits(t)
@@ -240,14 +262,14 @@ func (p *path) execute(t *testing.T, m move) (alive bool) {
 
 func (p *path) commits(t *testing.T) {
 	if !p.server.covered() {
-		t.Errorf("%v commits %q (w: write, c: check, t: tag, s: savepoint)", p.trace, p.server.did)
+		t.Errorf("%v commits %q (w: write, c: check, t: tag, s: savepoint)", p.trace[:p.length], p.server.bytes())
 	}
 }
 
 // endSegment is session.guardSync, and session.settle before the next one.
 func (p *path) endSegment(t *testing.T, pipelined bool) {
 	if p.server.block != blockFailed && p.txn.needsLate() {
-		*p = p.check()
+		p.server.add('c')
 	}
 	p.txn.sync()
 	checked := p.txn.checked && p.txn.block == blockOpen
@@ -268,22 +290,22 @@ func (p *path) endSegment(t *testing.T, pipelined bool) {
 // of segments, from every state that a transaction can be in, and assumes that
 // each statement writes if it can.
 func TestTxn_NothingCommitsUnchecked(t *testing.T) {
-	depth := 5
-	if testing.Short() {
-		depth = 4
-	}
 	starts := map[string]path{
 		"no block":       {},
-		"open":           {txn: txn{block: blockOpen, uncovered: true}, server: server{block: blockOpen, did: []byte("w")}},
-		"open, checked":  {txn: txn{block: blockOpen, checked: true}, server: server{block: blockOpen, did: []byte("cw")}},
-		"failed":         {txn: txn{block: blockFailed}, server: server{block: blockFailed, did: []byte("wsw")}},
+		"open":           {txn: txn{block: blockOpen, uncovered: true}, server: server{block: blockOpen, history: done("w")}},
+		"open, checked":  {txn: txn{block: blockOpen, checked: true}, server: server{block: blockOpen, history: done("cw")}},
+		"failed":         {txn: txn{block: blockFailed}, server: server{block: blockFailed, history: done("wsw")}},
 		"unknown: none":  {txn: txn{block: blockUnknown, uncovered: true}},
-		"unknown: open":  {txn: txn{block: blockUnknown, uncovered: true}, server: server{block: blockOpen, did: []byte("wsw")}},
-		"unknown: fails": {txn: txn{block: blockUnknown, uncovered: true}, server: server{block: blockFailed, did: []byte("wsw")}},
+		"unknown: open":  {txn: txn{block: blockUnknown, uncovered: true}, server: server{block: blockOpen, history: done("wsw")}},
+		"unknown: fails": {txn: txn{block: blockUnknown, uncovered: true}, server: server{block: blockFailed, history: done("wsw")}},
 	}
 	for name, p := range starts {
 		t.Run(name, func(t *testing.T) {
 			p.start = p.server.block
+			depth := 4 // the states are what one or two more statements lead to
+			if name == "no block" {
+				depth = 5
+			}
 			walk(t, p, depth)
 		})
 	}
@@ -306,6 +328,7 @@ func TestTxn_Checks(t *testing.T) {
 		{"BEGIN read ROLLBACK", "---;-"},
 		{"BEGIN write ROLLBACK write", "-e-e;-"},
 		{"BEGIN write", "-e;-"},
+		{"BEGIN read", "--;-"},
 		{"BEGIN SET-tag SET-tag write COMMIT", "---e-;-"},
 		{"SET-tag", "-;-"},
 		{"SET-tag write", "-e;-"},
@@ -342,6 +365,22 @@ func TestTxn_Checks(t *testing.T) {
 		if got += ";" + letter(late); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.moves, got, c.want)
 		}
+	}
+}
+
+// At the end of a segment an implicit transaction is over, and a block is not.
+func TestTxn_Sync(t *testing.T) {
+	var tx txn
+	tx.step(write.statement())
+	tx.sync()
+	if want := (txn{}); tx != want {
+		t.Errorf("outside a block: got %+v, want %+v", tx, want)
+	}
+	tx.step(begin.statement())
+	tx.step(write.statement())
+	tx.sync()
+	if want := (txn{block: blockOpen, checked: true, held: true}); tx != want {
+		t.Errorf("in a block: got %+v, want %+v", tx, want)
 	}
 }
 
