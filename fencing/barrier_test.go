@@ -462,29 +462,31 @@ func TestClaimer_MayNotEnd(t *testing.T) {
 	cases := []struct {
 		name   string
 		revoke string
-		setup  func(s *stack)
+		setup  func(s *stack) *pgx.Conn
 		says   []string
 	}{
-		{"may not signal", "pg_signal_backend", func(s *stack) { s.begun("a", 41, 1) },
+		{"may not signal", "pg_signal_backend", func(s *stack) *pgx.Conn { return s.begun("a", 41, 1) },
 			[]string{`user app_user, application "worker 41", idle in transaction`, `GRANT pg_signal_backend TO "fence_admin"`}},
-		{"may not see", "pg_read_all_stats", func(s *stack) { s.begun("a", 41, 1) },
+		{"may not see", "pg_read_all_stats", func(s *stack) *pgx.Conn { return s.begun("a", 41, 1) },
 			[]string{`application "worker 41", state not visible to this role`, `GRANT pg_read_all_stats TO "fence_admin"`}},
-		{"a superuser's session", "", func(s *stack) {
+		{"a superuser's session", "", func(s *stack) *pgx.Conn {
 			conn := s.dial(postgres.Superuser, database)
 			s.exec(conn, "BEGIN")
 			s.exec(conn, "SELECT FROM fence.mark FOR SHARE")
+			return conn
 		}, []string{"user postgres", "Only a superuser may end a superuser's session"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStack(t)
 			s.claim("a", 41)
-			c.setup(s)
+			blocker := c.setup(s)
 			if c.revoke != "" {
 				s.exec(s.root(), "REVOKE "+c.revoke+" FROM "+adminRol)
 			}
 			err := s.answered(start(t, s.claimer(holder("a", 42), claimTimeout(2*time.Second)), "a", 42))
 			refusal(t, err, fencing.CodeClaimTimeout, append(c.says, "Blocked by pid ", "transaction age ")...)
+			s.exec(blocker, "COMMIT")
 		})
 	}
 }

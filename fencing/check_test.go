@@ -87,7 +87,6 @@ func TestCheck(t *testing.T) {
 		{"several, a NUL in a key", []string{`SET fence.tokens = '{"a\u0000": 42}'`}, check, "LF009", "fence.tokens is not a JSON object"},
 		{"late, nothing written", []string{old, "BEGIN", "SELECT 1"}, check + " WHERE pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL", "", ""},
 		{"late, written", []string{old, "BEGIN", "INSERT INTO job VALUES (1)"}, check + " WHERE pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL", "LF001", "superseded by 42"},
-		{"a session's search_path", []string{old, "CREATE TEMP TABLE mark AS SELECT 'a'::text AS resource_key, 41::bigint AS token", "SET search_path = pg_temp, public"}, check, "LF001", "superseded by 42"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -245,6 +244,31 @@ func TestCheck_Rights(t *testing.T) {
 	}
 	if got := s.mark("a"); got != 42 {
 		t.Errorf("the mark is %d, want 42", got)
+	}
+}
+
+// TestCheck_SearchPath: what a session puts before pg_catalog is not looked at.
+func TestCheck_SearchPath(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.claim("a", 42)
+	s.exec(s.root(), "CREATE SCHEMA mine AUTHORIZATION "+appRole+"; GRANT USAGE ON SCHEMA mine TO PUBLIC")
+	for name, sql := range map[string]string{
+		"function": `CREATE FUNCTION mine.current_setting(text, boolean) RETURNS text LANGUAGE sql AS
+			$$SELECT CASE $1 WHEN 'fence.token' THEN '42' ELSE pg_catalog.current_setting($1, $2) END$$`,
+		"operator": `CREATE FUNCTION mine.yes(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+			CREATE OPERATOR mine.= (LEFTARG = text, RIGHTARG = text, FUNCTION = mine.yes)`,
+		"table": "CREATE TEMP TABLE mark AS SELECT 'a'::text AS resource_key, 41::bigint AS token",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &stack{t: t, srv: s.srv}
+			conn := s.tagged("a", 41)
+			s.exec(conn, sql)
+			s.exec(conn, "SET search_path = mine, pg_temp, pg_catalog")
+			if _, err := conn.Exec(t.Context(), "SELECT fence.check()"); code(err) != "LF001" {
+				t.Errorf("got %v, want LF001", err)
+			}
+		})
 	}
 }
 
