@@ -113,9 +113,10 @@ func reason(err error) error {
 		return err
 	}
 	err = connect.Unwrap()
-	if tries, ok := err.(interface{ Unwrap() []error }); ok && len(tries.Unwrap()) > 0 {
+	var tries interface{ Unwrap() []error }
+	if errors.As(err, &tries) && len(tries.Unwrap()) > 0 {
 		all := tries.Unwrap()
-		err = all[len(all)-1]
+		return all[len(all)-1]
 	}
 	return err
 }
