@@ -115,9 +115,10 @@ func asRefusal(err error) *fencing.Error {
 func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 	s.mu.Lock()
 	m := s.mirror
+	pending := s.queue.ReadyDue() > 0
 	s.mu.Unlock()
 	before, _, _ := m.tag()
-	m.apply(settings)
+	m.apply(settings, pending)
 	tag, incomplete, err := m.tag()
 	if incomplete {
 		tag = nil

@@ -40,8 +40,11 @@ func (m *mirror) load(v values, inBlock bool) {
 	*m = mirror{reset: m.reset, base: v, session: v, now: v, open: inBlock, baseless: inBlock}
 }
 
-// apply takes the effects of a statement that is about to be sent.
-func (m *mirror) apply(settings []sqlrewrite.Setting) {
+// apply takes the effects of a statement that is about to be sent. pending
+// tells that replies to segments before it are due: then its own failure would
+// leave what those have changed.
+func (m *mirror) apply(settings []sqlrewrite.Setting, pending bool) {
+	m.unsure = m.unsure || pending
 	if !m.open {
 		m.base, m.open = m.session, true
 	}
@@ -52,6 +55,8 @@ func (m *mirror) apply(settings []sqlrewrite.Setting) {
 		case sqlrewrite.Reset:
 			m.set(s.Name, m.reset.get(s.Name), s.Local)
 		case sqlrewrite.ResetAll:
+			// It passes over a setting that SET LOCAL … TO DEFAULT has reset.
+			m.unsure = m.unsure || m.session != m.now
 			m.session, m.now = m.reset, m.reset
 		default:
 			m.unsure = true
@@ -72,8 +77,8 @@ func (m *mirror) ready(status byte, failed bool, how ends, changed bool) {
 	if !m.open {
 		return
 	}
-	if how&endRollbackTo != 0 || how != 0 && changed {
-		m.unsure = true
+	if how&endRollbackTo != 0 || how != 0 && (changed || failed) {
+		m.unsure = true // before the end of the transaction or after it?
 	}
 	if how == 0 && status != wire.StatusIdle {
 		m.failed = m.failed || status == wire.StatusFailed
@@ -118,7 +123,7 @@ func (v *values) set(name, value string) {
 	switch name {
 	case fencing.SettingKey:
 		// A token that went with the key before says nothing of the new one.
-		v.outdated = v.key != "" && v.token != "" && value != ""
+		v.outdated = v.outdated || v.key != "" && v.token != ""
 		v.key = value
 	case fencing.SettingToken:
 		v.token, v.outdated = value, false
