@@ -209,7 +209,7 @@ func TestMirror_PostgreSQL(t *testing.T) {
 	}
 	setup.conn.Close()
 	sure, all := 0, 0
-	for seed := range uint64(150) {
+	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		f := follow(t, pg.Addr(), []string{"", "-c fence.key=s -c fence.token=9"}[seed%2])
 		for range 20 {
@@ -260,6 +260,8 @@ func TestMirror_Sequences(t *testing.T) {
 		{"rolled back, then an error in the same text", []string{"BEGIN; SET fence.key = 'a'", "ROLLBACK; SELECT 1/0"}},
 		{"an error before the COMMIT in the same text", []string{"BEGIN; SET fence.key = 'a'", "SELECT 1/0; COMMIT", "ROLLBACK"}},
 		{"COMMIT of a failed block", []string{"BEGIN; SET fence.key = 'a'", "SELECT 1/0", "COMMIT"}},
+		{"committed, then another rolled back", []string{"BEGIN; SET fence.key = 'a'", "COMMIT; BEGIN; ROLLBACK"}},
+		{"PREPARE TRANSACTION of a failed block", []string{"BEGIN; SET fence.key = 'a'", "SELECT 1/0", "PREPARE TRANSACTION 'x'"}},
 		{"chained", []string{"BEGIN; SET fence.key = 'a'", "COMMIT AND CHAIN", "SET fence.key = 'b'", "ROLLBACK"}},
 		{"BEGIN takes the text before it in", []string{"SET fence.key = 'a'; BEGIN", "ROLLBACK"}},
 		{"back to a savepoint", []string{"BEGIN; SET fence.key = 'a'; SAVEPOINT s", "SET fence.key = 'b'", "ROLLBACK TO s", "COMMIT"}},

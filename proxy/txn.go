@@ -51,7 +51,7 @@ const (
 // the block that it runs in.
 func blockMatters(class sqlrewrite.Class, flags sqlrewrite.Flags) bool {
 	const decides = sqlrewrite.NeedsBlock | sqlrewrite.NotInBlock | sqlrewrite.MayCommit | sqlrewrite.Chain
-	return class == sqlrewrite.Commit || flags&decides != 0
+	return class == sqlrewrite.Commit || class == sqlrewrite.Prepare2PC || flags&decides != 0
 }
 
 // A check is what must be put in front of a statement.
@@ -157,7 +157,7 @@ func (t *txn) unknown() check {
 // leaveFailed follows the statements that a failed block listens to.
 func (t *txn) leaveFailed(class sqlrewrite.Class, flags sqlrewrite.Flags) {
 	switch class {
-	case sqlrewrite.Commit, sqlrewrite.Rollback:
+	case sqlrewrite.Commit, sqlrewrite.Rollback, sqlrewrite.Prepare2PC:
 		t.end(endRollback, flags)
 	case sqlrewrite.RollbackTo:
 		t.block, t.checked, t.uncovered = blockOpen, false, true

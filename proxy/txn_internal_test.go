@@ -125,7 +125,7 @@ func (s *server) covered() bool {
 func (s *server) run(m move) (commits, alive bool) {
 	if s.block == blockFailed {
 		switch m {
-		case commit, rollback:
+		case commit, rollback, prepareTransaction:
 			*s = server{}
 		case commitChain, rollbackChain:
 			*s = server{block: blockOpen}
@@ -401,7 +401,7 @@ func TestTxn_FailedBlock(t *testing.T) {
 		}
 		want := blockFailed
 		switch m {
-		case commit, rollback:
+		case commit, rollback, prepareTransaction:
 			want = blockNone
 		case commitChain, rollbackChain, rollbackTo:
 			want = blockOpen
