@@ -160,10 +160,10 @@ func parseField(text string) (value, rest string, err error) {
 		if !closed {
 			return "", "", errors.New("it does not end with a double quote on its line")
 		}
-		field.WriteString(part)
-		if field.Len() > maxField {
+		if field.Len()+len(part) > maxField {
 			return "", "", fmt.Errorf("it is longer than %d bytes", maxField)
 		}
+		field.WriteString(part)
 		var doubled bool
 		if rest, doubled = strings.CutPrefix(after, `"`); !doubled {
 			break
