@@ -86,7 +86,7 @@ func (s *session) guardQuery(body []byte) error {
 	if refused != nil {
 		return s.refuseQuery(refused)
 	}
-	return s.sendGuarded(text, stmts, len(m.settings) > 0)
+	return s.sendGuarded(text, stmts, len(m.settings) > 0 || s.segment.tagged)
 }
 
 // sendGuarded sends a text that was admitted, with its checks.

@@ -297,6 +297,19 @@ func TestMirror_Pipeline(t *testing.T) {
 	}
 }
 
+// However a failed block ends, nothing of what it set is left, even where the
+// request side didn't see its end coming.
+func TestMirror_FailedBlock(t *testing.T) {
+	var m mirror
+	m.apply([]sqlrewrite.Setting{{Kind: sqlrewrite.Set, Name: fencing.SettingKey, Value: "a"}}, false)
+	m.ready(wire.StatusBlock, false, 0, true)
+	m.ready(wire.StatusFailed, true, 0, false)
+	m.ready(wire.StatusIdle, false, 0, false)
+	if m.now != (values{}) || m.unsure {
+		t.Errorf("got %+v, unsure %v, want nothing, false", m.now, m.unsure)
+	}
+}
+
 func TestMirror_Tag(t *testing.T) {
 	set := func(name, value string) sqlrewrite.Setting {
 		return sqlrewrite.Setting{Kind: sqlrewrite.Set, Name: name, Value: value}

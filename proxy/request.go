@@ -206,16 +206,31 @@ func (s *session) stream(kind queue.Kind) error {
 	if err := s.push(queue.Entry{Kind: kind}); err != nil {
 		return err
 	}
-	const overlap = 256 // longer than any way to write a setting's name
-	var tail []byte
+	var look mentions
 	return s.inspect(func(chunk []byte) error {
-		seam := append(tail, chunk[:min(len(chunk), overlap)]...)
-		if sqlrewrite.MentionsFence(chunk) || sqlrewrite.MentionsFence(seam) {
+		if look.in(chunk) {
 			return errHiddenTag
 		}
-		tail = append(tail[:0], chunk[max(0, len(chunk)-overlap):]...)
 		return nil
 	})
+}
+
+// mentions looks for a tag in a text that comes in chunks of any size.
+type mentions struct {
+	tail []byte // the end of what came before
+}
+
+// overlap is longer than a usual way to write a setting's name, in bytes.
+const overlap = 256
+
+func (m *mentions) in(chunk []byte) bool {
+	seam := append(m.tail, chunk[:min(len(chunk), overlap)]...)
+	found := sqlrewrite.MentionsFence(chunk) || sqlrewrite.MentionsFence(seam)
+	if len(chunk) < overlap {
+		chunk = seam
+	}
+	m.tail = append(m.tail[:0], chunk[max(0, len(chunk)-overlap):]...)
+	return found
 }
 
 // parse takes a Parse: it remembers what the statement is and forwards it.

@@ -29,6 +29,10 @@ type statements struct {
 	touched []string
 }
 
+// maxTouched bounds the names that are kept until their segment is known to
+// have been carried out, which in a session without a tag is never asked.
+const maxTouched = 1024
+
 // parse records a Parse. A name that stands already is refused by the server
 // and keeps its old meaning there, so it becomes unknown here.
 func (s *statements) parse(name []byte, st statement) {
@@ -83,6 +87,7 @@ func (s *statements) carriedOut(failed bool) {
 		for _, name := range s.touched {
 			delete(s.prepared, name)
 		}
+		clear(s.portals) // a Bind may not have been carried out either
 	}
 	s.touched = s.touched[:0]
 }
@@ -90,6 +95,9 @@ func (s *statements) carriedOut(failed bool) {
 func (s *statements) touch(name []byte) {
 	if n := len(s.touched); n > 0 && s.touched[n-1] == string(name) {
 		return
+	}
+	if len(s.touched) == maxTouched {
+		s.carriedOut(true) // to forget is always safe
 	}
 	s.touched = append(s.touched, string(name))
 }
