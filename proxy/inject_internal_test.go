@@ -38,8 +38,11 @@ func TestRaiseSQL(t *testing.T) {
 		for i, text := range hostile {
 			other := hostile[(i+7)%len(hostile)]
 			want := &fencing.Error{Code: fencing.CodeStale, Message: text, Detail: other, Hint: text + other}
-			if i%3 == 0 {
+			switch i % 3 {
+			case 0:
 				want.Detail, want.Hint = "", ""
+			case 1:
+				want.Message, want.Detail, want.Hint = "m", "d", text
 			}
 			_, err := conn.Exec(t.Context(), raiseSQL(want), pgx.QueryExecModeSimpleProtocol)
 			var got *pgconn.PgError
