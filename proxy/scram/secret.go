@@ -30,14 +30,14 @@ type Secret struct {
 //	SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>
 //
 // (parse_scram_secret in auth-scram.c). Anything else is ErrMalformedSecret,
-// an iteration count outside 1 to 2³¹−1 ErrIterations. Errors don't quote the
+// and ErrIterations too for a count outside 1 to 2³¹−1. Errors don't quote the
 // text.
 func ParseSecret(text string) (Secret, error) {
 	if len(text) > MaxSecretLength {
 		return Secret{}, fmt.Errorf("%w: longer than %d bytes", ErrMalformedSecret, MaxSecretLength)
 	}
-	scheme, rest, _ := strings.Cut(text, "$")
-	if scheme != secretScheme {
+	rest, ok := strings.CutPrefix(text, secretScheme+"$")
+	if !ok {
 		return Secret{}, fmt.Errorf("%w: it does not begin with %s$", ErrMalformedSecret, secretScheme)
 	}
 	iterations, rest, _ := strings.Cut(rest, ":")
@@ -47,7 +47,7 @@ func ParseSecret(text string) (Secret, error) {
 	var s Secret
 	var err error
 	if s.Iterations, err = parseIterations(iterations); err != nil {
-		return Secret{}, err
+		return Secret{}, fmt.Errorf("%w: %w", ErrMalformedSecret, err)
 	}
 	raw, ok := decode(salt)
 	if !ok || len(raw) == 0 {
