@@ -138,7 +138,7 @@ func FuzzUserlist(f *testing.F) {
 			value = "md5" + strings.Repeat("0", 32)
 		}
 		quote := func(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
-		again, err := scram.ParseUserlist(quote(user) + quote(value))
+		again, err := scram.ParseUserlist(quote(user) + " " + quote(value))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,9 +68,9 @@ func (e Entry) Resolve(mock *Mock) (Secret, error) {
 		secret, _, err := Derive(e.Password, mock.Salt(e.User), mock.iterations)
 		return secret, err
 	case KindMD5:
-		return Secret{}, fmt.Errorf("line %d, user %q: %w", e.Line, e.User, ErrMD5)
+		return Secret{}, fmt.Errorf("line %d: %w", e.Line, ErrMD5)
 	default:
-		return Secret{}, fmt.Errorf("line %d, user %q: %w", e.Line, e.User, ErrNoPassword)
+		return Secret{}, fmt.Errorf("line %d: %w", e.Line, ErrNoPassword)
 	}
 }
 
@@ -87,7 +87,8 @@ type Userlist struct {
 }
 
 // ParseUserlist reads a file. Errors are ErrUserlist with the line's number;
-// they never quote the file, but for names of users.
+// they never quote the file: where quotes are misplaced, even what looks like
+// a user's name may be a password.
 func ParseUserlist(text string) (*Userlist, error) {
 	if len(text) > MaxUserlist {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrUserlist, MaxUserlist)
@@ -130,7 +131,7 @@ func parseEntry(line string) (Entry, error) {
 	}
 	password, _, err := parseField(strings.TrimLeft(rest, " \t\v\f"))
 	if err != nil {
-		return Entry{}, fmt.Errorf("password of user %q: %w", user, err)
+		return Entry{}, fmt.Errorf("password: %w", err)
 	}
 	entry := Entry{User: user}
 	switch {
@@ -141,7 +142,7 @@ func parseEntry(line string) (Entry, error) {
 	case strings.HasPrefix(password, secretScheme+"$"):
 		entry.Kind = KindSCRAM
 		if entry.Secret, err = ParseSecret(password); err != nil {
-			return Entry{}, fmt.Errorf("password of user %q: %w", user, err)
+			return Entry{}, fmt.Errorf("password: %w", err)
 		}
 	default:
 		entry.Kind, entry.Password = KindPlain, password

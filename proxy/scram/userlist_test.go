@@ -58,6 +58,7 @@ func TestParseUserlist_Malformed(t *testing.T) {
 		"user not ended":      `"alice hunter2`,
 		"password not ended":  `"alice" "hunter2`,
 		"ends in two quotes":  `"alice" "hunter2""`,
+		"no space between":    `"alice""hunter2"`,
 		"no user":             `"" "hunter2"`,
 		"hash for a comment":  `# "alice" "hunter2"`,
 		"NUL in the user":     "\"al\x00ice\" \"hunter2\"",
