@@ -280,7 +280,7 @@ func FuzzQueue(f *testing.F) {
 
 // TestQueue_Model is FuzzQueue over choices drawn at random.
 func TestQueue_Model(t *testing.T) {
-	for seed := range uint64(20_000) {
+	for seed := range uint64(5_000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		choices := make([]byte, random.IntN(300))
 		for i := range choices {

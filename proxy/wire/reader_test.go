@@ -19,7 +19,7 @@ import (
 var bodies = []int{
 	0, 1, 4, 255,
 	wire.DefaultBuffer - wire.HeaderLen - 1, wire.DefaultBuffer - wire.HeaderLen, wire.DefaultBuffer - wire.HeaderLen + 1,
-	wire.DefaultBuffer, 2*wire.DefaultBuffer + 3, 100_000,
+	wire.DefaultBuffer, 2*wire.DefaultBuffer + 3, 30_000,
 }
 
 // message makes a message of n bytes whose body tells its place.
