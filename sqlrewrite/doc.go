@@ -13,6 +13,5 @@
 // a built-in one can still write; the caller checks for that at the end of the
 // transaction.
 //
-// Package proxy calls it for every message that carries SQL; `fenceproxy
-// explain` prints its verdicts.
+// Package proxy calls it for every message that carries SQL.
 package sqlrewrite

@@ -30,7 +30,7 @@ func (u *upstreamFlags) where() string {
 	return fmt.Sprintf("%s (database %s)", addr, u.dsn.config.Database)
 }
 
-// connect opens a connection to the u. The error names the address and
+// connect opens a connection to the upstream. The error names the address and
 // what the server said, never the password.
 func (u *upstreamFlags) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
