@@ -25,19 +25,23 @@ type ending struct {
 // evict ends the session because of a higher claim. What may be committing is
 // left to answer for itself, so that the client hears the truth about it; if
 // it blocks the claim, the claim ends its backend.
-func (s *session) evict(why *fencing.Error) {
+//
+// A session that was tagged with key only for a transaction that is over stays:
+// the next user of a pooled connection has nothing to do with it.
+func (s *session) evict(key string, why *fencing.Error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.victim != nil || s.backend == nil {
-		return
+	if s.over || s.victim != nil || s.backend == nil || s.mirror.lost(key) {
+		return false
 	}
 	s.victim = why
 	if s.queue.MayCommit() {
 		s.srv.Metrics.Evictions.WithLabelValues("active").Inc()
-		return
+		return true
 	}
 	s.srv.Metrics.Evictions.WithLabelValues("idle").Inc()
 	s.backend.Close()
+	return true
 }
 
 // fatal takes a FATAL error: the backend is gone. A tagged session that an
@@ -101,10 +105,13 @@ func (s *session) listedTag() fencing.Tag {
 // went. The reply pump calls it last.
 func (s *session) answerInFlight(e *ending) {
 	s.mu.Lock()
-	due, ready := s.queue.Len(), s.queue.ReadyDue()
+	ready, open := s.queue.Owed()
 	s.mu.Unlock()
-	if due > 0 {
-		s.tell(e, ready > 0)
+	for range ready {
+		s.tell(e, true)
+	}
+	if open {
+		s.tell(e, false)
 	}
 	s.toClient.Flush()
 }
@@ -125,6 +132,11 @@ func (s *session) tell(e *ending, ready bool) {
 // it was in flight then. It returns why the session ends, or nil while the
 // client may still ask.
 func (s *session) answerInstead(t byte, counted bool) error {
+	if !counted {
+		if passed, err := s.lastWords(t); passed || err != nil {
+			return err
+		}
+	}
 	<-s.replied
 	s.mu.Lock()
 	e := s.ending
@@ -155,6 +167,67 @@ func (s *session) answerInstead(t byte, counted bool) error {
 		s.tell(e, t == wire.Query || t == wire.FunctionCall || t == wire.Sync)
 	}
 	return s.toClient.Flush()
+}
+
+// lastWords takes a message of a session that is being ended while its backend
+// may still be committing, and passes it on where the backend needs it to answer
+// at all: the rest of a COPY, and the Sync after a COMMIT.
+func (s *session) lastWords(t byte) (passed bool, err error) {
+	s.mu.Lock()
+	copying, open := s.queue.Copying(), s.queue.ReadyDue() == 0
+	switch {
+	case s.over || !s.queue.MayCommit() || !copying && !open:
+		s.mu.Unlock()
+		return false, nil
+	case s.pass(t, copying):
+		passed = true
+	case copying:
+		s.backend.Close() // PostgreSQL would end the session too
+		s.mu.Unlock()
+		return false, nil
+	default:
+		// The client goes on with its segment. A Sync of the proxy's own has
+		// the backend answer what it was sent.
+		s.queue.Push(queue.Entry{Kind: queue.Sync, Purpose: queue.Readback})
+	}
+	s.mu.Unlock()
+	if passed {
+		err = s.forward()
+	} else {
+		err = s.write(wire.AppendSync(nil))
+	}
+	if err == nil {
+		err = s.flush()
+	}
+	if errors.Is(err, errGone) {
+		return false, nil
+	}
+	return passed, err
+}
+
+// pass notes the reply to a message that may be passed on to a backend that
+// is to answer what it was sent and nothing more. The caller holds mu.
+func (s *session) pass(t byte, copying bool) bool {
+	if !s.fromClient.Announced() {
+		return false
+	}
+	switch t {
+	case wire.Sync:
+		s.queue.Push(queue.Entry{Kind: queue.Sync})
+		return true
+	case wire.Flush:
+		return true
+	case wire.CopyData, wire.CopyDone, wire.CopyFail:
+		kind := queue.CopyData
+		if t != wire.CopyData {
+			kind = queue.CopyEnd
+		}
+		if copying {
+			s.queue.Push(queue.Entry{Kind: kind})
+		}
+		return copying
+	}
+	return false
 }
 
 // report makes a refusal a message.

@@ -96,6 +96,16 @@ func (m *mirror) ready(status byte, failed bool, how ends, changed bool) {
 	m.base = m.session
 }
 
+// lost reports whether key is certain to be no part of the tag, and not to
+// become one again by a rollback.
+func (m *mirror) lost(key string) bool {
+	if m.unsure || m.open || m.now.outdated {
+		return false
+	}
+	tag, _, err := m.tag()
+	return err == nil && tag.Token(key) == 0
+}
+
 // tag returns the tag that the settings make. An incomplete one is told by
 // incomplete, and is no error here: it is half-way to a tag.
 func (m *mirror) tag() (tag fencing.Tag, incomplete bool, err error) {

@@ -224,10 +224,13 @@ func (s *Server) Evict(database, key string, below fencing.Token) int {
 		}
 	}
 	s.mu.Unlock()
+	n := 0
 	for ses, had := range victims {
-		ses.evict(evictedBy(key, had, below))
+		if ses.evict(key, evictedBy(key, had, below)) {
+			n++
+		}
 	}
-	return len(victims)
+	return n
 }
 
 // forwardCancel passes a cancel request on to the upstream if it names a

@@ -82,6 +82,27 @@ func (q *Queue) Skipping() bool { return q.skipping }
 // Copying reports whether the backend waits for copy data.
 func (q *Queue) Copying() bool { return q.copying }
 
+// Owed returns how many ReadyForQuery the client is still owed, and whether
+// replies are due to a segment that has no Sync yet.
+func (q *Queue) Owed() (ready int, open bool) {
+	for i := range q.count {
+		if e := q.at(i); e.Kind.ready() && e.Purpose != Readback {
+			ready++
+		}
+	}
+	return ready, q.Open()
+}
+
+// Open reports whether replies are due to a segment that has no Sync yet.
+func (q *Queue) Open() bool {
+	for i := q.count - 1; i >= 0; i-- {
+		if e := q.at(i); !e.Kind.marker() {
+			return !e.Kind.ready()
+		}
+	}
+	return false
+}
+
 // Push adds an entry. While the server discards everything until a Sync, an
 // entry that is none is dropped: no reply will come.
 func (q *Queue) Push(e Entry) {

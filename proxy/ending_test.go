@@ -1,0 +1,115 @@
+package proxy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// A claim through the same proxy that comes after a COMMIT was executed and
+// before its Sync was sent: the client hears that it committed, and then that
+// the session is over.
+func TestSession_EvictedBetweenCommitAndSync(t *testing.T) {
+	s := newStack(t, 1)
+	for name, c := range map[string]struct {
+		rest []pgproto3.FrontendMessage
+		want string
+	}{
+		"sync":            {[]pgproto3.FrontendMessage{&pgproto3.Sync{}}, "COMMIT ZI"},
+		"flush":           {[]pgproto3.FrontendMessage{&pgproto3.Flush{}, &pgproto3.Sync{}}, "COMMIT ZI"},
+		"more":            {segments("SELECT 1"), "COMMIT LF005 ZI"},
+		"simple protocol": {[]pgproto3.FrontendMessage{query("SELECT 1")}, "COMMIT LF005 ZI"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			s.exec("TRUNCATE t")
+			key := t.Name()
+			s.holders.hold(key, 1)
+			c1 := s.taggedFrontend(0, key, 1)
+			c1.send(query("BEGIN; INSERT INTO t VALUES (1, 'a')"))
+			c1.ready(1)
+			c1.send(execute("COMMIT")...)
+			eventually(t, "commit", func() bool { return s.count("true") == 1 })
+			s.raise(0, key, 2)
+			c1.send(c.rest...)
+			if got := c1.ready(1); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A claim that ends a backend with several segments in flight: each of them
+// gets its ReadyForQuery, or a client that counts them waits for ever.
+func TestSession_PipelineEndedByClaim(t *testing.T) {
+	s := newStack(t, 2)
+	s.holders.hold("k", 1)
+	c := s.taggedFrontend(0, "k", 1)
+	s.exec("SELECT pg_advisory_lock(77)")
+	c.send(segments("INSERT INTO t SELECT 1, 'a' FROM pg_advisory_xact_lock(77)", "INSERT INTO t VALUES (2, 'a')", "INSERT INTO t VALUES (3, 'a')")...)
+	eventually(t, "the write waits behind its check", func() bool {
+		var n int
+		err := s.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&n)
+		return err == nil && n == 1
+	})
+	s.raise(1, "k", 2)
+	if got, want := c.ready(3), "LF005 ZI LF005 ZI LF005 ZI"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := s.count("true"); got != 0 {
+		t.Errorf("rows left behind: %d", got)
+	}
+}
+
+// A tag that was set for one transaction is gone with it: a claim does not end
+// the session of whoever uses the connection next.
+func TestSession_PooledConnectionStays(t *testing.T) {
+	s := newStack(t, 1)
+	s.holders.hold("k", 1)
+	for _, end := range []string{"COMMIT", "ROLLBACK"} {
+		c := s.frontend(s.addrs[0])
+		for _, sql := range []string{"BEGIN; SET LOCAL fence.key = 'k'; SET LOCAL fence.token = 1", "SELECT * FROM t", end, "BEGIN; INSERT INTO t VALUES (1, 'someone else''s')"} {
+			c.send(query(sql))
+			c.ready(1)
+		}
+		s.raise(0, "k", 2)
+		c.send(query("COMMIT"))
+		if got, want := c.ready(1), "COMMIT ZI"; got != want {
+			t.Errorf("after %s: got %s, want %s", end, got, want)
+		}
+		s.exec("TRUNCATE t; DELETE FROM fence.mark")
+		s.holders.hold("k", 1)
+	}
+}
+
+// A COPY that holds no lock, and so isn't ended by a claim, can be finished.
+func TestSession_EvictedInCopy(t *testing.T) {
+	s := newStack(t, 1)
+	for name, tail := range map[string][]pgproto3.FrontendMessage{
+		"done": {&pgproto3.CopyData{Data: []byte("1\n")}, &pgproto3.CopyDone{}},
+		"fail": {&pgproto3.CopyFail{Message: "enough"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			key := t.Name()
+			s.holders.hold(key, 1)
+			c := s.taggedFrontend(0, key, 1)
+			c.send(query("CREATE TEMP TABLE tt (id int)"))
+			c.ready(1)
+			c.send(query("BEGIN READ ONLY"))
+			c.ready(1)
+			c.send(query("COPY tt FROM STDIN"))
+			c.until('G')
+			s.raise(0, key, 2)
+			c.send(tail...)
+			if got := c.ready(1); !strings.HasSuffix(got, "ZT") && !strings.HasSuffix(got, "ZE") {
+				t.Errorf("got %s", got)
+			}
+			c.send(query("SELECT 1"))
+			if got, want := c.ready(1), "LF005 ZI"; got != want {
+				t.Errorf("next request: got %s, want %s", got, want)
+			}
+		})
+	}
+}
