@@ -117,8 +117,9 @@ DECLARE
     v_mark fence.mark;
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
-        -- It can't lock (25006), it can't write, and it can't become
-        -- read-write any more now that a query has run in it.
+        -- It can't lock (25006), it can't write any more, and it can't become
+        -- read-write now that a query has run in it: a subtransaction only
+        -- when it ends, and the proxy checks again after that.
         SELECT * INTO v_mark FROM fence.mark AS m WHERE m.resource_key = p_key;
     ELSIF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         SELECT * INTO v_mark FROM fence.mark AS m WHERE m.resource_key = p_key FOR SHARE;
@@ -145,6 +146,14 @@ BEGIN
         END;
     END IF;
     IF v_mark.token = p_token THEN
+        -- A transaction can write, turn read-only, and still commit what it
+        -- wrote; without a lock nothing would keep a claim from coming first.
+        IF current_setting('transaction_read_only') = 'on' AND pg_current_xact_id_if_assigned() IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'LF007',
+                MESSAGE = 'not_fenceable: a transaction that has written and is read-only now can''t be checked',
+                DETAIL = format('Key %s, presented token %s. A read-only transaction can''t lock the mark.', p_key, p_token),
+                HINT = 'Leave the transaction read-write, or write nothing in it.';
+        END IF;
         RETURN;
     ELSIF v_mark.token > p_token THEN
         RAISE EXCEPTION USING ERRCODE = 'LF001',
