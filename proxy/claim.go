@@ -45,6 +45,11 @@ func (s *session) becomeTagged() error {
 		return errLost
 	}
 	s.tagged, s.guarded = true, true
+	if s.segment.open {
+		// What ran in the segment that is half sent was not looked at.
+		s.txn = txn{block: blockUnknown, uncovered: true}
+		s.segment.executed, s.segment.unknown = true, true
+	}
 	s.srv.Metrics.Tagged.Inc()
 	return nil
 }
@@ -168,14 +173,17 @@ func (s *session) settle() error {
 	s.mu.Lock()
 	if s.queue.Len() == 0 {
 		held := s.txn.held && s.status != 'I'
-		s.txn = txn{block: blockOf(s.status), checked: s.checked, uncovered: !s.checked && s.status == 'T', held: held}
+		s.txn = txn{block: blockOf(s.status), held: held}
+		if s.txn.block == blockOpen {
+			s.txn.checked, s.txn.uncovered, s.txn.ran = s.checked, !s.checked, s.ran
+		}
 		s.statements.carriedOut(s.failed)
 		s.failed = false
 		if s.txn.block == blockNone {
 			s.statements.endTransaction()
 		}
 	} else {
-		s.txn = txn{block: blockUnknown, uncovered: true, held: s.txn.held}
+		s.txn = txn{block: blockUnknown, uncovered: true, ran: true, guess: true, held: s.txn.held}
 	}
 	s.own.confirmed = max(s.own.confirmed, s.confirm)
 	if s.forgotten {

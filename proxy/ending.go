@@ -235,10 +235,16 @@ func report(severity string, e *fencing.Error) wire.Report {
 	return wire.Report{Severity: severity, Code: string(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint}
 }
 
+// What PostgreSQL says of a check that isn't there (errcodes.txt).
+const (
+	notInstalledCode  = string(fencing.CodeNotInstalled)
+	undefinedFunction = "42883"
+)
+
 // explainMissing turns the error of a hidden check that isn't there into one
 // that says what to do.
 func (s *session) explainMissing(purpose queue.Purpose, r wire.Report, body []byte) []byte {
-	if purpose == queue.Raise || r.Code != "3F000" && r.Code != "42883" {
+	if purpose == queue.Raise || r.Code != notInstalledCode && r.Code != undefinedFunction {
 		return body
 	}
 	e := notInstalled(s.database)

@@ -29,7 +29,7 @@ func (s *session) guardExecute() error {
 	}
 	var st statement
 	if name, _, ok := wire.CString(body); ok {
-		st = s.statements.portal(name)
+		st = s.unseen(s.statements.portal(name))
 	}
 	if st.empty {
 		return s.relay(queue.Execute)
@@ -41,7 +41,7 @@ func (s *session) guardExecute() error {
 	if refused == nil {
 		refused = s.admit(meaning{
 			settings: st.settings,
-			mayWrite: !st.known || st.class == sqlrewrite.MayWrite && !onlySettings(st.settings),
+			mayWrite: !st.known || st.mayWrite(),
 			harmless: st.known && harmless(st.class),
 		})
 	}
@@ -71,13 +71,19 @@ func (s *session) learnBlock(st statement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.txn.block = blockOf(s.status)
+	if s.txn.guess {
+		s.txn.ran, s.txn.guess = s.ran && s.txn.block == blockOpen, false
+	}
 	return nil
 }
 
 // unfenceableExecute refuses what can't be made atomic with the check in the
 // extended protocol.
 func (s *session) unfenceableExecute(st statement) *fencing.Error {
-	if st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen && s.txn.block != blockFailed && s.hasTag() {
+	if s.txn.block == blockFailed || !s.hasTag() {
+		return nil
+	}
+	if st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen {
 		return fencing.Refuse(fencing.CodeNotFenceable, "CALL and DO may commit in the middle, so no check can be made atomic with them").With(
 			"", "Run it between BEGIN and COMMIT.")
 	}
@@ -99,8 +105,8 @@ func (s *session) execute(st statement) error {
 	if c != checkNone {
 		purpose := queue.Early
 		if c == checkLate {
-			purpose = queue.LateCommit
-			s.awaitCommit = true
+			purpose = lateFor(st.class)
+			s.awaitCommit = s.awaitCommit || purpose == queue.LateCommit
 		}
 		if err := s.inject(purpose); err != nil {
 			return err
@@ -143,8 +149,8 @@ func (s *session) guardSync() error {
 	}
 	e := queue.Entry{Kind: queue.Sync, Tagged: s.segment.tagged}
 	e.Ends = uint8(s.txn.sync())
-	e.Checked = s.txn.checked && s.txn.block == blockOpen
-	s.segment = segment{}
+	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
+	s.endSegment()
 	if err := s.relayAs(e); err != nil {
 		return err
 	}
@@ -182,8 +188,8 @@ func (s *session) guardFunction() error {
 			return err
 		}
 	}
-	s.segment = segment{}
-	return s.relayAs(queue.Entry{Kind: queue.Function, Checked: s.txn.checked})
+	s.endSegment()
+	return s.relayAs(queue.Entry{Kind: queue.Function, Checked: s.txn.checked, Ran: s.txn.ran})
 }
 
 // probe runs a check as a Query of its own inside an open block. Where it

@@ -57,6 +57,12 @@ func (s *session) begin() error {
 	return nil
 }
 
+// endSegment takes the end of a segment: a Sync, a Query or a function call.
+func (s *session) endSegment() {
+	s.segment = segment{}
+	s.statements.nextSegment()
+}
+
 // guardQuery takes a Query: it splits the text, claims what it says of the
 // tag, and puts checks into it.
 func (s *session) guardQuery(body []byte) error {
@@ -78,8 +84,8 @@ func (s *session) guardQuery(body []byte) error {
 	if err != nil {
 		return s.refuseText(text, err)
 	}
-	m := meaningOf(text, stmts, options)
-	refused := s.unfenceable(stmts)
+	m := s.meaningOf(text, stmts, options)
+	refused := s.unfenceable(stmts, len(m.settings) > 0)
 	if refused == nil {
 		refused = s.admit(m)
 	}
@@ -91,6 +97,13 @@ func (s *session) guardQuery(body []byte) error {
 
 // sendGuarded sends a text that was admitted, with its checks.
 func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged bool) error {
+	if len(stmts) == 0 && s.segment.executed && s.txn.needsLate() {
+		// Nothing can be added to an empty text without changing its answer.
+		if err := s.inject(queue.Late); err != nil {
+			return err
+		}
+		s.txn.checked = true
+	}
 	var p plan
 	const alone = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
 	if len(stmts) != 1 || stmts[0].Flags&alone == 0 || s.txn.block != blockNone || s.hasTag() && stmts[0].Class != sqlrewrite.Discard {
@@ -99,13 +112,13 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	s.count(p.purposes)
 	e := queue.Entry{Kind: queue.Query, Plan: p.purposes, Tagged: tagged}
 	e.Ends = uint8(s.txn.sync())
-	e.Checked = s.txn.checked && s.txn.block == blockOpen
+	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
 	if p.insertions != nil {
 		original := append([]byte(nil), text...)
 		e.Shift = func(pos int) int { return sqlrewrite.OriginalPosition(p.insertions, original, pos) }
 		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
 	}
-	s.segment = segment{}
+	s.endSegment()
 	if err := s.sendQuery(append(text[:len(text):len(text)], 0), e); err != nil {
 		return err
 	}
@@ -165,19 +178,47 @@ type meaning struct {
 	harmless bool                 // all may run in a session whose tag was refused
 }
 
-func meaningOf(text []byte, stmts []sqlrewrite.Statement, o sqlrewrite.Options) meaning {
+// meaningOf reads what statements mean, and marks those that only configure.
+func (s *session) meaningOf(text []byte, stmts []sqlrewrite.Statement, o sqlrewrite.Options) meaning {
 	m := meaning{harmless: true}
-	for _, st := range stmts {
-		settings := sqlrewrite.Settings(text, st, o)
-		m.settings = append(m.settings, settings...)
-		m.mayWrite = m.mayWrite || st.Class == sqlrewrite.MayWrite && !onlySettings(settings)
-		m.harmless = m.harmless && harmless(st.Class)
+	for i := range stmts {
+		st := s.unseen(s.describe(text, stmts[i], o))
+		stmts[i].Flags = st.flags
+		m.settings = append(m.settings, st.settings...)
+		m.mayWrite = m.mayWrite || st.mayWrite()
+		m.harmless = m.harmless && harmless(st.class)
 	}
 	return m
 }
 
-// onlySettings reports whether a statement that may write does nothing but
-// change settings by name, as a call of set_config does.
+// describe returns what is to be remembered of a statement.
+func (s *session) describe(text []byte, one sqlrewrite.Statement, o sqlrewrite.Options) statement {
+	st := statement{known: true, class: one.Class, flags: one.Flags}
+	if one.Flags&sqlrewrite.TouchesTag == 0 {
+		return st
+	}
+	st.settings = sqlrewrite.Settings(text, one, o)
+	switch {
+	case one.Class == sqlrewrite.MayWrite && onlySettings(st.settings):
+		st.flags |= configures
+	case one.Class == sqlrewrite.Prepare, one.Class == sqlrewrite.MayWrite && len(st.settings) == 0:
+		s.opaque = true
+	}
+	return st
+}
+
+// unseen makes of a statement one that may change the tag, in a session that
+// has prepared or defined something that does.
+func (s *session) unseen(st statement) statement {
+	if s.opaque && st.class == sqlrewrite.MayWrite && st.flags&configures == 0 {
+		st.flags |= sqlrewrite.TouchesTag
+		st.settings = append(st.settings[:len(st.settings):len(st.settings)], sqlrewrite.Setting{Kind: sqlrewrite.Unknown})
+	}
+	return st
+}
+
+// onlySettings reports whether every effect on the tag is of a setting by
+// name.
 func onlySettings(settings []sqlrewrite.Setting) bool {
 	for _, s := range settings {
 		if s.Name == "" {
@@ -206,7 +247,11 @@ func (s *session) hasTag() bool {
 }
 
 // unfenceable refuses statements that can't be made atomic with the check.
-func (s *session) unfenceable(stmts []sqlrewrite.Statement) *fencing.Error {
+// tagging tells that they set a tag first.
+func (s *session) unfenceable(stmts []sqlrewrite.Statement, tagging bool) *fencing.Error {
+	if s.txn.block == blockFailed || !tagging && !s.hasTag() {
+		return nil
+	}
 	for _, st := range stmts {
 		if e := s.unfenceableOne(st.Class, st.Flags); e != nil {
 			return e
@@ -217,8 +262,6 @@ func (s *session) unfenceable(stmts []sqlrewrite.Statement) *fencing.Error {
 
 func (s *session) unfenceableOne(class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
 	switch {
-	case s.txn.block == blockFailed || !s.hasTag():
-		return nil
 	case class == sqlrewrite.Prepare2PC:
 		return fencing.Refuse(fencing.CodeNotFenceable, "PREPARE TRANSACTION in a tagged session").With(
 			"A prepared transaction would hold the mark with no session that a higher claim could end.",
@@ -237,7 +280,7 @@ func tooLong(n int) *fencing.Error {
 
 // refuseQuery answers a Query with a refusal that PostgreSQL raises.
 func (s *session) refuseQuery(e *fencing.Error) error {
-	s.segment = segment{}
+	s.endSegment()
 	return s.sendQuery(append([]byte(raiseSQL(e)), 0), queue.Entry{
 		Kind: queue.Query, Plan: []queue.Purpose{queue.Raise},
 	})
@@ -262,7 +305,7 @@ func (s *session) refuseText(text []byte, why error) error {
 // readback asks the backend what the settings are, between segments, and
 // claims the tag that they make.
 func (s *session) readback() error {
-	e := queue.Entry{Kind: queue.Query, Purpose: queue.Readback, Checked: s.txn.checked}
+	e := queue.Entry{Kind: queue.Query, Purpose: queue.Readback, Checked: s.txn.checked, Ran: s.txn.ran}
 	if err := s.sendQuery([]byte(readbackSQL+"\x00"), e); err != nil {
 		return err
 	}

@@ -23,8 +23,9 @@ func planQuery(t *txn, stmts []sqlrewrite.Statement, size int) plan {
 		case checkEarly:
 			p.insert(st.Start, earlySQL+";", queue.Early)
 		case checkLate:
-			p.insert(st.Start, lateSQL+";", queue.LateCommit)
-			p.lateCommit = true
+			why := lateFor(st.Class)
+			p.insert(st.Start, lateSQL+";", why)
+			p.lateCommit = p.lateCommit || why == queue.LateCommit
 		}
 		p.purposes = append(p.purposes, queue.Client)
 	}
@@ -36,6 +37,15 @@ func planQuery(t *txn, stmts []sqlrewrite.Statement, size int) plan {
 		p.purposes = nil
 	}
 	return p
+}
+
+// lateFor returns the purpose of a late check before a statement: a COMMIT, or
+// a change of the tag.
+func lateFor(class sqlrewrite.Class) queue.Purpose {
+	if class == sqlrewrite.Commit {
+		return queue.LateCommit
+	}
+	return queue.Late
 }
 
 func (p *plan) insert(at int, text string, why queue.Purpose) {

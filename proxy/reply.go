@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
@@ -153,8 +154,11 @@ func (s *session) capture(n int) error {
 // backend's own word, and decides what the request side may rely on.
 func (s *session) readyReply() error {
 	body, err := s.fromBackend.Prefix()
-	if err != nil || len(body) != 1 {
+	if err != nil {
 		return fmt.Errorf("read ReadyForQuery: %w", err)
+	}
+	if len(body) != 1 {
+		return fmt.Errorf("read ReadyForQuery: %w", wire.ErrLength)
 	}
 	status := body[0]
 	s.mu.Lock()
@@ -163,9 +167,9 @@ func (s *session) readyReply() error {
 		s.mu.Unlock()
 		return s.desynchronized()
 	}
-	s.status, s.checked = status, false
+	s.status, s.checked, s.ran = status, false, true
 	if e := out.Entry; e != nil {
-		s.checked = e.Checked && status == wire.StatusBlock
+		s.checked, s.ran = e.Checked && status == wire.StatusBlock, e.Ran
 		s.mirror.ready(status, out.Failed, ends(e.Ends), e.Tagged)
 	}
 	s.failed = s.failed || out.Failed
@@ -230,16 +234,25 @@ func (s *session) errorReply(n int) error {
 	s.mu.Unlock()
 	s.signal()
 	switch {
-	case out.Verdict == queue.Refuse:
+	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
 		s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
 		s.log.Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
 		return s.toClient.Write(wire.WithoutContext(nil, s.explainMissing(out.Purpose, r, body)))
+	case out.Verdict == queue.Refuse:
+		// Not the check's doing: a cancel, a time-out, a deferred constraint.
+		return s.toClient.Write(wire.WithPosition(nil, body, func(int) int { return 0 }))
 	case out.Verdict == queue.Hide:
 		return nil
 	case shift != nil:
 		return s.toClient.Write(wire.WithPosition(nil, body, shift))
 	}
 	return s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body))
+}
+
+// isCheckFailure reports whether an error of a hidden statement is a refusal,
+// or says that the check isn't there.
+func isCheckFailure(code string) bool {
+	return strings.HasPrefix(code, "LF") || code == notInstalledCode || code == undefinedFunction
 }
 
 // longError passes on an error that is too long to be changed.

@@ -85,6 +85,9 @@ func (s *session) request(t byte, n int) error {
 	if s.tagged {
 		return s.guard(t, n)
 	}
+	if t != wire.Query && t != wire.Parse {
+		s.follow(t)
+	}
 	switch t {
 	case wire.Query:
 		return s.relayQuery(n)
@@ -100,6 +103,17 @@ func (s *session) request(t byte, n int) error {
 		return s.relay(queue.Function)
 	}
 	return s.other(t)
+}
+
+// follow keeps track of where segments begin and end in an untagged session,
+// which may become a tagged one within any of them.
+func (s *session) follow(t byte) {
+	switch t {
+	case wire.Parse, wire.Bind, wire.Execute, wire.Describe, wire.Close:
+		s.segment.open = true
+	case wire.Query, wire.FunctionCall, wire.Sync:
+		s.endSegment()
+	}
 }
 
 // other relays the messages that need no look in any session.
@@ -174,6 +188,7 @@ func (s *session) relayQuery(n int) error {
 		}
 		return s.guardQuery(body)
 	}
+	s.follow(wire.Query)
 	return s.sendQuery(body, queue.Entry{Kind: queue.Query})
 }
 
@@ -255,6 +270,7 @@ func (s *session) parse(n int) error {
 		}
 		s.statements.parse(name, s.judge(text))
 	}
+	s.segment.open = true
 	if err := s.push(queue.Entry{Kind: queue.Parse}); err != nil {
 		return err
 	}
@@ -291,11 +307,7 @@ func (s *session) judge(text []byte) statement {
 	if len(stmts) == 0 {
 		return statement{known: true, empty: true}
 	}
-	st := statement{known: true, class: stmts[0].Class, flags: stmts[0].Flags}
-	if st.flags&sqlrewrite.TouchesTag != 0 {
-		st.settings = sqlrewrite.Settings(text, stmts[0], s.options())
-	}
-	return st
+	return s.describe(text, stmts[0], s.options())
 }
 
 // describeOrClose takes a Describe or Close, of a statement or a portal.

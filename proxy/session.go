@@ -33,6 +33,7 @@ type session struct {
 
 	// The request pump's own.
 	tagged      bool // has ever been tagged; never unset
+	opaque      bool // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
 	statements  statements
 	segment     segment
@@ -51,6 +52,7 @@ type session struct {
 	queue     queue.Queue
 	status    byte // of the last ReadyForQuery
 	checked   bool // a check covers the transaction that was open then
+	ran       bool // something ran under its tag that no check covers
 	failed    bool // a segment failed since the request pump looked
 	withheld  bool // a ReadyForQuery waits for a ROLLBACK
 	lost      bool // replies can't be told apart any more; only while untagged

@@ -18,6 +18,11 @@ type statement struct {
 	settings []sqlrewrite.Setting
 }
 
+// mayWrite reports whether the statement may do more than change settings.
+func (st statement) mayWrite() bool {
+	return st.class == sqlrewrite.MayWrite && st.flags&configures == 0
+}
+
 // statements remembers what a session's prepared statements and portals are.
 // It follows the requests, not the replies; where a request may not have been
 // carried out, the name becomes unknown, which is always safe.
@@ -25,8 +30,9 @@ type statements struct {
 	prepared map[string]statement
 	portals  map[string]statement
 	// touched are the names that changed since the last segment that is known
-	// to have been carried out as a whole.
-	touched []string
+	// to have been carried out as a whole, with the segment that changed them.
+	touched map[string]int
+	segment int // counts the segments that were sent
 }
 
 // maxTouched bounds the names that are kept until their segment is known to
@@ -53,8 +59,15 @@ func (s *statements) bind(portal, name []byte) {
 	if s.portals == nil {
 		s.portals = map[string]statement{}
 	}
-	s.portals[string(portal)] = s.prepared[string(name)]
+	st := s.prepared[string(name)]
+	if in, ok := s.touched[string(name)]; ok && in != s.segment {
+		st = statement{} // its Parse may yet turn out not to have been carried out
+	}
+	s.portals[string(portal)] = st
 }
+
+// nextSegment takes the end of a segment.
+func (s *statements) nextSegment() { s.segment++ }
 
 // portal returns what an Execute of the portal runs.
 func (s *statements) portal(name []byte) statement { return s.portals[string(name)] }
@@ -75,7 +88,7 @@ func (s *statements) closePortal(name []byte) { delete(s.portals, string(name)) 
 func (s *statements) dropAll() {
 	clear(s.prepared)
 	clear(s.portals)
-	s.touched = s.touched[:0]
+	clear(s.touched)
 }
 
 // endTransaction drops the portals, as the server does.
@@ -84,20 +97,20 @@ func (s *statements) endTransaction() { clear(s.portals) }
 // carriedOut takes the end of all segments sent so far.
 func (s *statements) carriedOut(failed bool) {
 	if failed {
-		for _, name := range s.touched {
+		for name := range s.touched {
 			delete(s.prepared, name)
 		}
 		clear(s.portals) // a Bind may not have been carried out either
 	}
-	s.touched = s.touched[:0]
+	clear(s.touched)
 }
 
 func (s *statements) touch(name []byte) {
-	if n := len(s.touched); n > 0 && s.touched[n-1] == string(name) {
-		return
-	}
 	if len(s.touched) == maxTouched {
 		s.carriedOut(true) // to forget is always safe
 	}
-	s.touched = append(s.touched, string(name))
+	if s.touched == nil {
+		s.touched = map[string]int{}
+	}
+	s.touched[string(name)] = s.segment
 }

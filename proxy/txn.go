@@ -50,9 +50,14 @@ const (
 // blockMatters reports whether a statement can't be followed without knowing
 // the block that it runs in.
 func blockMatters(class sqlrewrite.Class, flags sqlrewrite.Flags) bool {
-	const decides = sqlrewrite.NeedsBlock | sqlrewrite.NotInBlock | sqlrewrite.MayCommit | sqlrewrite.Chain
+	const decides = sqlrewrite.NeedsBlock | sqlrewrite.NotInBlock | sqlrewrite.MayCommit | sqlrewrite.Chain | sqlrewrite.TouchesTag
 	return class == sqlrewrite.Commit || class == sqlrewrite.Prepare2PC || flags&decides != 0
 }
+
+// configures is a flag of the proxy's own, beside sqlrewrite's: a statement
+// that may write does nothing but change settings by name, as a call of
+// set_config does.
+const configures sqlrewrite.Flags = 1 << 15
 
 // A check is what must be put in front of a statement.
 type check uint8
@@ -77,6 +82,11 @@ type txn struct {
 	// uncovered: something runs in the open transaction that no check before
 	// it covers, so one must come before its end.
 	uncovered bool
+	// ran: something runs under the present tag that no check before it
+	// covers, so one must come before the tag changes.
+	ran bool
+	// guess: ran is only assumed, since replies that tell are still due.
+	guess bool
 	// held: a check ran at some point of the open transaction, so it may hold
 	// a share lock on a mark.
 	held bool
@@ -95,7 +105,9 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 	}
 	switch class {
 	case sqlrewrite.Read, sqlrewrite.Prepare:
-		t.uncovered = t.uncovered || !t.checked
+		if !t.checked {
+			t.uncovered, t.ran, t.guess = true, true, false
+		}
 		return checkNone
 	case sqlrewrite.Begin:
 		t.block = blockOpen
@@ -111,8 +123,7 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		t.end(endRollback, flags)
 		return checkNone
 	case sqlrewrite.RollbackTo:
-		t.checked, t.uncovered = false, true
-		t.ends |= endRollbackTo
+		t.backTo()
 		return checkNone
 	case sqlrewrite.Release:
 		return checkNone
@@ -121,24 +132,46 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		t.end(endCommit, 0) // what comes next runs in another transaction
 		return c
 	case sqlrewrite.SetOrShow, sqlrewrite.Discard:
-		if flags&sqlrewrite.TouchesTag != 0 {
-			t.uncovered = t.uncovered || t.checked
-			t.checked = false
+		if flags&sqlrewrite.TouchesTag == 0 {
+			return checkNone
 		}
-		return checkNone
+		return t.configure()
+	}
+	if flags&configures != 0 {
+		return t.configure()
 	}
 	return t.mayWrite(flags)
+}
+
+// configure takes a change of the tag. What ran under the tag before must
+// have been checked under it; what the transaction has written is checked
+// under the new one too, before its end.
+func (t *txn) configure() check {
+	c := checkNone
+	if t.ran && !t.checked {
+		c, t.held = checkLate, true
+	}
+	t.uncovered = t.uncovered || t.checked || t.block != blockNone
+	t.checked, t.ran, t.guess = false, false, false
+	return c
+}
+
+// backTo takes a ROLLBACK TO: locks that were taken after the savepoint are
+// gone, and settings are what they were at it.
+func (t *txn) backTo() {
+	t.checked, t.uncovered, t.ran, t.guess = false, true, true, false
+	t.ends |= endRollbackTo
 }
 
 // mayWrite asks for an early check unless one covers the statement already.
 func (t *txn) mayWrite(flags sqlrewrite.Flags) check {
 	c := checkNone
 	if !t.checked {
-		t.checked, t.uncovered, t.held = true, false, true
+		t.checked, t.uncovered, t.ran, t.guess, t.held = true, false, false, false, true
 		c = checkEarly
 	}
 	if flags&sqlrewrite.TouchesTag != 0 {
-		t.checked, t.uncovered = false, true
+		t.checked, t.uncovered, t.ran = false, true, true
 	}
 	return c
 }
@@ -150,7 +183,7 @@ func (t *txn) unknown() check {
 	if t.block == blockFailed {
 		c = checkNone
 	}
-	*t = txn{block: blockUnknown, uncovered: true, held: true, ends: t.ends | endRollback | endCommit}
+	*t = txn{block: blockUnknown, uncovered: true, ran: true, held: true, ends: t.ends | endRollback | endCommit}
 	return c
 }
 
@@ -160,8 +193,8 @@ func (t *txn) leaveFailed(class sqlrewrite.Class, flags sqlrewrite.Flags) {
 	case sqlrewrite.Commit, sqlrewrite.Rollback, sqlrewrite.Prepare2PC:
 		t.end(endRollback, flags)
 	case sqlrewrite.RollbackTo:
-		t.block, t.checked, t.uncovered = blockOpen, false, true
-		t.ends |= endRollbackTo
+		t.block = blockOpen
+		t.backTo()
 	}
 }
 
@@ -187,8 +220,11 @@ func (t *txn) needsLate() bool {
 func (t *txn) sync() ends {
 	e := t.ends
 	t.ends = 0
-	if t.block == blockNone || t.block == blockUnknown {
-		*t = txn{block: t.block}
+	switch t.block {
+	case blockNone:
+		*t = txn{}
+	case blockUnknown:
+		*t = txn{block: t.block, held: t.held}
 	}
 	return e
 }

@@ -57,7 +57,8 @@ const (
 	Prepare
 	// Early: the check before a statement that may write.
 	Early
-	// Late: the check at the end of an implicit transaction.
+	// Late: the check at the end of an implicit transaction, or before the tag
+	// changes.
 	Late
 	// LateCommit: the check before the client's COMMIT. When it fails the
 	// client must find its transaction ended, so ReadyForQuery is withheld
@@ -95,6 +96,9 @@ type Entry struct {
 	// Checked is what the request side knows of the transaction that is open
 	// after this entry if all of it succeeds: that a check covers it.
 	Checked bool
+	// Ran is what the request side knows of the same transaction: that
+	// something ran under its tag that no check covers.
+	Ran bool
 	// Ends is what the request side knows of how transactions end within this
 	// entry; it is handed back untouched.
 	Ends uint8
