@@ -3,39 +3,13 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
 
-var allSettings = []string{fencing.SettingKey, fencing.SettingToken, fencing.SettingTokens}
-
 // maxClaimed bounds how many pairs a session remembers to have claimed.
 const maxClaimed = 256
-
-// A refusal stays with a session whose tag was refused, until a claim
-// succeeds or the tag is reset: it never falls back to untagged.
-type refusal struct {
-	err *fencing.Error
-	// retry: the backend has the tag already, so each statement tries the
-	// claim again. A SET that was refused never reached the backend, and the
-	// client must send it again.
-	retry bool
-	// names are the settings that the refused statement would have set;
-	// resetting one of them takes the refused tag back.
-	names []string
-}
-
-// takenBack reports whether the settings reset what was refused.
-func (r *refusal) takenBack(settings []sqlrewrite.Setting) bool {
-	for _, s := range settings {
-		if s.Kind == sqlrewrite.ResetAll || s.Kind == sqlrewrite.Reset && slices.Contains(r.names, s.Name) {
-			return true
-		}
-	}
-	return false
-}
 
 // becomeTagged turns the session into one that is looked at, for good.
 func (s *session) becomeTagged() error {
@@ -133,21 +107,31 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 		_ = s.flush() // a backend that is gone answers through the push that follows
 		refused = s.claimAs(tag, err)
 	}
-	if refused != nil {
+	switch {
+	case refused == nil:
+	case onlyResets(settings):
+		// What RESET gives back is the startup packet's tag, which the backend
+		// will have: refused until it can be claimed, but not the RESET.
+		s.refused = &refusal{err: refused, retry: true, names: allSettings}
+		s.follow(m)
+		return nil
+	default:
 		s.srv.retag(s, before)
-		s.refused = &refusal{err: refused}
-		for _, set := range settings {
-			s.refused.names = append(s.refused.names, set.Name)
-		}
+		s.refuse(refused, settings)
 		return refused
 	}
 	if s.refused != nil && (len(tag) > 0 || s.refused.takenBack(settings)) {
 		s.refused = nil
 	}
+	s.follow(m)
+	return nil
+}
+
+// follow lets the mirror be what the settings are about to be.
+func (s *session) follow(m mirror) {
 	s.mu.Lock()
 	s.mirror = m
 	s.mu.Unlock()
-	return nil
 }
 
 // raisesOwn refuses a higher token for a key whose mark this very transaction
@@ -208,7 +192,7 @@ func (s *session) admit(what meaning) *fencing.Error {
 	}
 	if s.refused != nil && !what.harmless {
 		if !s.refused.retry || s.claimMirror() != nil {
-			return s.refused.err
+			return s.refused.again()
 		}
 	}
 	if !what.mayWrite {

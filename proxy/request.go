@@ -86,7 +86,7 @@ func (s *session) request(t byte, n int) error {
 		return s.guard(t, n)
 	}
 	if t != wire.Query && t != wire.Parse {
-		s.follow(t)
+		s.track(t)
 	}
 	switch t {
 	case wire.Query:
@@ -105,9 +105,9 @@ func (s *session) request(t byte, n int) error {
 	return s.other(t)
 }
 
-// follow keeps track of where segments begin and end in an untagged session,
+// track keeps track of where segments begin and end in an untagged session,
 // which may become a tagged one within any of them.
-func (s *session) follow(t byte) {
+func (s *session) track(t byte) {
 	switch t {
 	case wire.Parse, wire.Bind, wire.Execute, wire.Describe, wire.Close:
 		s.segment.open = true
@@ -188,7 +188,7 @@ func (s *session) relayQuery(n int) error {
 		}
 		return s.guardQuery(body)
 	}
-	s.follow(wire.Query)
+	s.track(wire.Query)
 	return s.sendQuery(body, queue.Entry{Kind: queue.Query})
 }
 

@@ -52,6 +52,14 @@ func TestSession_StartupTagRefused(t *testing.T) {
 			t.Errorf("%v SET: %v", mode, err)
 		}
 	}
+	for _, sql := range []string{"RESET ALL", "DISCARD ALL"} {
+		if _, err := c.Exec(t.Context(), sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+		if _, err := c.Exec(t.Context(), "SELECT 1"); code(err) != "LF002" {
+			t.Errorf("after %s: got %v, want LF002", sql, err)
+		}
+	}
 	s.holders.hold("k", 6)
 	if _, err := c.Exec(t.Context(), "INSERT INTO t VALUES (1, 'x')"); err != nil {
 		t.Errorf("after the lock was taken: %v", err)
@@ -87,7 +95,9 @@ func TestSession_Tags(t *testing.T) {
 		{"local", []string{"BEGIN", "SET LOCAL fence.key = 'a'", "SET LOCAL fence.token = 1", write, "COMMIT", "SHOW application_name", write}, []string{"", "", "", "", "", "", ""}},
 		{"rolled back", []string{"SET fence.key = 'a'; SET fence.token = 1", "BEGIN", "SET LOCAL fence.key = 'b'; SET LOCAL fence.token = 2", "ROLLBACK", "SET fence.token = 1", write}, []string{"", "", "", "", "", ""}},
 		{"rolled back to a savepoint", []string{"SET fence.key = 'a'; SET fence.token = 1", "BEGIN", "SAVEPOINT s", "SET fence.key = 'b'; SET fence.token = 2", "ROLLBACK TO s", "SET fence.token = 1", write, "COMMIT"}, []string{"", "", "", "", "", "", "", ""}},
-		{"refused in a block", []string{"BEGIN", "SET LOCAL fence.key = 'a'; SET LOCAL fence.token = 9", "SELECT 1", "ROLLBACK", "SELECT 1", "RESET fence.key", "SELECT 1"}, []string{"", "LF002", "25P02", "", "LF002", "", ""}},
+		{"refused in a block", []string{"BEGIN", "SET LOCAL fence.key = 'a'; SET LOCAL fence.token = 9", "SELECT 1", "ROLLBACK", "SELECT 1", write}, []string{"", "LF002", "25P02", "", "", ""}},
+		{"refused for the session in a block", []string{"BEGIN", "SET fence.key = 'a'; SET fence.token = 9", "ROLLBACK", "SELECT 1", write, "SET fence.key = ''", "SELECT 1"}, []string{"", "LF002", "", "LF002", "LF002", "", ""}},
+		{"refused, then taken back as empty", []string{"SET fence.key = 'a'; SET fence.token = 9", "SELECT 1", "SET fence.token = ''", write}, []string{"LF002", "LF002", "", ""}},
 		{"one text", []string{"SET fence.key = 'a'; SET fence.token = 1; " + write}, []string{""}},
 		{"one text, wrong token", []string{"SET fence.key = 'a'; SET fence.token = 9; " + write}, []string{"LF002"}},
 	} {
