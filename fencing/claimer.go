@@ -95,6 +95,7 @@ type Claimer struct {
 	cancel  context.CancelFunc
 	flights singleflight.Group
 	known   *verified
+	history history
 
 	mu      sync.Mutex
 	closed  bool
@@ -200,7 +201,7 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 	if refusal != nil {
 		return OutcomeRefused, c.orStale(database, p, refusal)
 	}
-	if c.Evictor != nil {
+	if c.Evictor != nil && c.history.fits(database, v) {
 		report.Evicted = c.Evictor.Evict(database, p.Key, p.Token)
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, c.ClaimTimeout)
@@ -213,9 +214,11 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 		switch r.outcome {
 		case outcomeRaised:
 			c.known.add(database, p, r.where)
+			c.history.add(database, p.Token, v)
 			return OutcomeRaised, nil
 		case outcomeHeld:
 			c.known.add(database, p, r.where)
+			c.history.add(database, p.Token, v)
 			return OutcomeHeld, nil
 		case outcomeForeign:
 			return OutcomeRefused, lineage(p, "etcd cluster %s is not the one that the marks in database %s came from", v.Cluster, database)

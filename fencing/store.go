@@ -127,6 +127,7 @@ func (s *Store) pool(database, application string, most int32) (*pgxpool.Pool, e
 		"search_path":                   "pg_catalog, pg_temp",
 		"default_transaction_isolation": "read committed",
 		"default_transaction_read_only": "off",
+		"datestyle":                     "ISO", // what pgx reads times in
 	} {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
