@@ -1,0 +1,193 @@
+package wire_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+	"github.com/fenceproxy/fenceproxy/testharness/wire"
+)
+
+// The role that scripts log in as, which owns schema app, and the tag that
+// they play with.
+const (
+	role  = "app"
+	key   = "wire"
+	token = 1
+)
+
+// holder says of one key that it is held with one token.
+type holder struct{}
+
+func (holder) Verify(_ context.Context, k string, t fencing.Token) (fencing.Verification, error) {
+	if k != key || t != token {
+		return fencing.Verification{}, fencing.Refuse(fencing.CodeNotHolder, "%s is not held with token %d", k, t)
+	}
+	return fencing.Verification{LockKey: "/locks/" + k, Cluster: "c1", Revision: 1 << 40}, nil
+}
+
+// A rig is a PostgreSQL with a proxy before it, and databases that scripts
+// borrow.
+type rig struct {
+	pg      *postgres.Server
+	proxy   string
+	version int
+	lanes   chan *lane
+}
+
+// newRig starts a rig with the given databases, schema fence in each.
+func newRig(t *testing.T, databases ...string) *rig {
+	t.Helper()
+	r := &rig{
+		pg: postgres.New(t, postgres.Options{Config: []string{
+			"max_prepared_transactions = 10",
+			// Not the usual, which the proxy's own statements must not rely on.
+			"DateStyle = 'German, DMY'", "IntervalStyle = 'iso_8601'", "TimeZone = 'Asia/Kathmandu'",
+		}}),
+		lanes: make(chan *lane, len(databases)),
+	}
+	admin := connect(t, r.pg.DSN("postgres", "postgres"))
+	version, err := strconv.Atoi(admin.PgConn().ParameterStatus("server_version")[:2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.version = version
+	exec(t, admin, "CREATE ROLE "+role+" LOGIN IN ROLE pg_signal_backend")
+	for _, name := range databases {
+		exec(t, admin, "CREATE DATABASE "+name+" OWNER "+role)
+		l := &lane{name: name, conn: connect(t, r.pg.DSN("postgres", name))}
+		if _, _, err := fencing.Install(t.Context(), l.conn); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, l.conn, `CREATE TEMP VIEW session AS
+			SELECT application_name AS name, pid, state, wait_event, query FROM pg_stat_activity
+			WHERE datname = current_database() AND usename = 'app'`)
+		r.lanes <- l
+	}
+	r.startProxy(t)
+	return r
+}
+
+func (r *rig) startProxy(t *testing.T) {
+	t.Helper()
+	store, err := fencing.NewStore(r.pg.DSN("postgres", "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimer := fencing.NewClaimer(store, holder{}, nil)
+	server := proxy.NewServer(proxy.Upstream{Network: "tcp", Address: r.pg.Addr()}, claimer)
+	claimer.Evictor = server
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		server.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		claimer.Close()
+		store.Close()
+	})
+	r.proxy = ln.Addr().String()
+}
+
+// overSocket makes the direct leg go over the server's Unix socket.
+func (r *rig) overSocket(p *wire.Player) {
+	if p.Where.Leg == wire.Direct {
+		p.Network, p.Addr = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", r.pg.SocketDir(), r.pg.Port())
+	}
+}
+
+// player plays on one leg in a lane.
+func (r *rig) player(leg wire.Leg, l *lane) *wire.Player {
+	p := &wire.Player{
+		Where: wire.Where{Leg: leg, Version: r.version}, Network: "tcp", Addr: r.proxy,
+		Params: []string{"user", role, "database", l.name}, Aside: l,
+	}
+	switch leg {
+	case wire.Direct:
+		p.Addr = r.pg.Addr()
+	case wire.Tagged:
+		p.Tag = []string{fencing.SettingKey, key, fencing.SettingToken, fmt.Sprint(token)}
+	}
+	return p
+}
+
+// A lane is a database for one script at a time, and a connection to it.
+type lane struct {
+	name string
+	conn *pgx.Conn
+}
+
+const resetSQL = `
+	DROP SCHEMA IF EXISTS app CASCADE;
+	CREATE SCHEMA app AUTHORIZATION app;
+	SELECT lo_unlink(oid) FROM pg_largeobject_metadata;`
+
+// reset makes the lane what it was, once the sessions before are gone, and
+// carries SQL out as the scripts' role.
+func (l *lane) reset(ctx context.Context, p *wire.Player, setup []string) error {
+	if err := p.Until(ctx, "SELECT count(*) = 0 FROM session"); err != nil {
+		return fmt.Errorf("sessions were left behind: %w", err)
+	}
+	if err := l.Exec(ctx, resetSQL); err != nil {
+		return err
+	}
+	for _, sql := range setup {
+		if err := l.Exec(ctx, "SET ROLE app; SET search_path = app, public; "+sql+"; RESET search_path; RESET ROLE"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resetServer takes back what a script that was alone changed.
+func (l *lane) resetServer(ctx context.Context, p *wire.Player) error {
+	for _, sql := range []string{"ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()", "ALTER ROLE app CONNECTION LIMIT -1"} {
+		if err := l.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return p.Until(ctx, "SELECT count(*) = 0 FROM pg_settings WHERE sourcefile LIKE '%postgresql.auto.conf'")
+}
+
+// Exec carries SQL out as the superuser.
+func (l *lane) Exec(ctx context.Context, sql string) error {
+	if _, err := l.conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	return nil
+}
+
+// True asks a query of one boolean.
+func (l *lane) True(ctx context.Context, sql string) (ok bool, err error) {
+	err = l.conn.QueryRow(ctx, "SELECT coalesce(("+sql+"), false)", pgx.QueryExecModeSimpleProtocol).Scan(&ok)
+	return ok, err
+}
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+func exec(t *testing.T, c *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := c.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
