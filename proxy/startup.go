@@ -20,7 +20,7 @@ func (s *session) startup() (ok bool, err error) {
 	}
 	params, err := wire.ReadStartup(packet)
 	if err != nil {
-		return false, s.reject("08P01", "invalid startup packet layout", err)
+		return false, s.reject("08P01", "invalid startup packet layout: expected terminator as last byte", nil)
 	}
 	if v := params["replication"]; v != "" && !isFalse(v) {
 		return false, s.reject("0A000", "fenceproxy does not relay replication connections: connect to PostgreSQL directly", nil)

@@ -69,8 +69,8 @@ const (
 	// (PQ_SMALL_MESSAGE_LIMIT in libpq.h).
 	MaxSmallLength = 10000
 	// MaxStartupLength bounds the first packet (MAX_STARTUP_PACKET_LENGTH in
-	// pqcomm.h).
-	MaxStartupLength = 10000
+	// pqcomm.h, which doesn't count the length field itself).
+	MaxStartupLength = 10004
 	// MaxAuthLength bounds an answer in an authentication exchange
 	// (PG_MAX_AUTH_TOKEN_LENGTH in auth.c).
 	MaxAuthLength = 65535
