@@ -22,8 +22,8 @@ var (
 )
 
 // replies is the reply pump. It ends when the backend is gone or the client
-// takes no more; unless the client is owed an answer, it closes the client's
-// socket, which ends the request pump too.
+// takes no more; unless the client is owed an answer, it ends the request pump
+// too.
 func (s *session) replies() {
 	defer close(s.replied)
 	err := s.pumpReplies()
@@ -45,9 +45,9 @@ func (s *session) replies() {
 	s.hangUp()
 }
 
-// hangUp tells the client that nothing more comes, and ends the request pump.
+// hangUp ends the request pump, which closes the client's socket after a last
+// word if there is one.
 func (s *session) hangUp() {
-	closeWrite(s.client)
 	s.client.SetReadDeadline(longAgo)
 }
 
