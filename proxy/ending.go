@@ -35,7 +35,7 @@ func (s *session) evict(key string, why *fencing.Error) bool {
 		return false
 	}
 	s.victim = why
-	if s.queue.MayCommit() {
+	if s.spared = s.queue.MayCommit(); s.spared {
 		s.srv.Metrics.Evictions.WithLabelValues("active").Inc()
 		return true
 	}
@@ -176,7 +176,7 @@ func (s *session) lastWords(t byte) (passed bool, err error) {
 	s.mu.Lock()
 	copying, open := s.queue.Copying(), s.queue.ReadyDue() == 0
 	switch {
-	case s.over || !s.queue.MayCommit() || !copying && !open:
+	case s.over || !s.spared || !copying && !open:
 		s.mu.Unlock()
 		return false, nil
 	case s.pass(t, copying):

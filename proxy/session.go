@@ -65,6 +65,7 @@ type session struct {
 	draining  bool           // the session is to end between transactions
 	waiting   bool           // the request pump waits for the client's next message
 	victim    *fencing.Error // set once: a higher claim ended this session
+	spared    bool           // the victim's backend was left to answer what it was sent
 	ending    *ending        // set when the backend is gone and the client is owed an answer
 	over      bool           // the reply pump takes no more entries
 }
