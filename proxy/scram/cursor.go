@@ -2,16 +2,17 @@ package scram
 
 import "fmt"
 
-// A cursor reads the attributes of a SCRAM message in their order. The
-// message holds no NUL, so that 0 stands for its end. The first fault stays:
-// its detail is what PostgreSQL says of it, and all later reads are empty.
+// A cursor reads the attributes of a SCRAM message in their order. The first
+// fault stays: its detail is what PostgreSQL says of it, and all later reads
+// are empty.
 type cursor struct {
 	text   string
 	at     int
 	detail string
 }
 
-// peek returns the byte at the cursor, 0 at the end.
+// peek returns the byte at the cursor; 0 at the end, which is how PostgreSQL
+// shows it, and which nobody asks for.
 func (c *cursor) peek() byte {
 	if c.at >= len(c.text) {
 		return 0

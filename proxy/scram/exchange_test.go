@@ -27,25 +27,34 @@ func derive(t testing.TB, password string) (scram.Secret, scram.Key) {
 	return secret, key
 }
 
+// A tamper changes the messages of an exchange on their way, counted from 0.
+type tamper func(step int, message []byte) []byte
+
 // exchange plays a login of client with server to its end. The first error of
 // the server is an *Error.
-func exchange(client *scram.Client, server *scram.Server) error {
+func exchange(client *scram.Client, server *scram.Server, tampers ...tamper) error {
+	pass := func(step int, message []byte) []byte {
+		for _, t := range tampers {
+			message = t(step, message)
+		}
+		return message
+	}
 	message, err := client.Initial(server.Mechanisms())
 	if err != nil {
 		return fmt.Errorf("initial: %w", err)
 	}
-	challenge, err := server.Step(message)
+	challenge, err := server.Step(pass(0, message))
 	if err != nil {
 		return fmt.Errorf("first: %w", err)
 	}
-	if message, err = client.Continue(challenge); err != nil {
+	if message, err = client.Continue(pass(1, challenge)); err != nil {
 		return fmt.Errorf("continue: %w", err)
 	}
-	final, err := server.Step(message)
+	final, err := server.Step(pass(2, message))
 	if err != nil {
 		return fmt.Errorf("proof: %w", err)
 	}
-	return client.Final(final)
+	return client.Final(pass(3, final))
 }
 
 func TestExchange_RFC7677(t *testing.T) {
@@ -160,7 +169,7 @@ func TestExchange_Refusals(t *testing.T) {
 		{"user dropped", scram.NewKeyClient(secret, key, nil), nil, nil, scram.ErrSecretChanged},
 		{"impostor", scram.NewKeyClient(secret, key, nil), &impostor, nil, scram.ErrSignature},
 		{"impostor, password", plain(), &impostor, nil, scram.ErrSignature},
-		{"another certificate", scram.NewPasswordClient(password, []byte("another certificate's")), &secret, binding,
+		{"another certificate", scram.NewPasswordClient(password, []byte("A hash of the certificate 32 lon")), &secret, binding,
 			&scram.Error{Code: "28000", Message: "SCRAM channel binding check failed"}},
 	}
 	for _, test := range tests {

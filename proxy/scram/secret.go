@@ -97,9 +97,6 @@ func decode(text string) ([]byte, bool) {
 }
 
 func decodeKey(text string) (Key, bool) {
-	if len(text) != base64.StdEncoding.EncodedLen(KeySize) {
-		return Key{}, false
-	}
 	raw, ok := decode(text)
 	if !ok || len(raw) != KeySize {
 		return Key{}, false

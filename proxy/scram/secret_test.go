@@ -94,6 +94,7 @@ func TestPrepare(t *testing.T) {
 		{"surrogate", "\u2168\xed\xa0\x80", "\u2168\xed\xa0\x80"},
 		{"right to left", "\u0627\u06441\ufefb", "\u0627\u06441\u0644\u0627"},
 		{"right to left, then a digit", "\ufefb1", "\ufefb1"},
+		{"a digit, then right to left", "1\ufefb", "1\ufefb"},
 		{"right to left and left to right", "\ufefbx\ufefb", "\ufefbx\ufefb"},
 	}
 	for _, test := range tests {
