@@ -10,7 +10,8 @@ import (
 // prepare puts a password into the form that is hashed: SASLprep (RFC 4013)
 // as PostgreSQL does it (saslprep.c), which leaves a password as it is if it
 // isn't UTF-8 or holds what SASLprep prohibits. Like PostgreSQL it looks for
-// that before normalization, where the RFC says after.
+// that before normalization, where the RFC says after. Unlike PostgreSQL's,
+// the normalization breaks up runs of over 30 combining marks.
 func prepare(password string) string {
 	if isASCII(password) || !utf8.ValidString(password) {
 		return password // nothing to map: control characters stay too

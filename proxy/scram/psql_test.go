@@ -3,6 +3,7 @@ package scram_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the drivers of TestServer_Drivers
+	_ "github.com/lib/pq"
 
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
@@ -205,6 +209,33 @@ func TestServer_Psql(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestServer_Drivers has clients that aren't libpq, with and without TLS.
+func TestServer_Drivers(t *testing.T) {
+	d := newDatabase(t)
+	d.setPassword("alice", "päss wörd")
+	cert := certificate(t, x509.SHA256WithRSA)
+	for _, mode := range []string{"disable", "require"} {
+		g := &gate{t: t, backend: d.server.Addr(), secrets: map[string]scram.Secret{"alice": d.secret("alice")}, mock: scram.NewMock(nil, 0)}
+		if mode == "require" {
+			g.front, g.binding = &tls.Config{Certificates: []tls.Certificate{cert}}, scram.CertificateBinding(cert.Leaf)
+		}
+		g.open()
+		for _, driver := range []string{"pgx", "postgres"} {
+			t.Run(driver+" "+mode, func(t *testing.T) {
+				db, err := sql.Open(driver, fmt.Sprintf("host=127.0.0.1 port=%d user=alice password='päss wörd' dbname=postgres sslmode=%s", g.listener.Addr().(*net.TCPAddr).Port, mode))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				var got string
+				if err := db.QueryRowContext(t.Context(), "SELECT current_user").Scan(&got); err != nil || got != "alice" {
+					t.Errorf("got %q, %v, want alice", got, err)
+				}
+			})
+		}
 	}
 }
 
