@@ -13,15 +13,22 @@ const maxClaimed = 256
 
 // becomeTagged turns the session into one that is looked at, for good.
 func (s *session) becomeTagged() error {
+	if !s.segment.open {
+		answered := func() bool { return s.lost || s.queue.Len() == 0 || s.queue.Starving() }
+		if err := s.awaitEarlier(answered); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost {
 		return errLost
 	}
 	s.tagged, s.guarded = true, true
+	s.txn.held = true // what ran in an open transaction was not looked at
 	if s.segment.open {
-		// What ran in the segment that is half sent was not looked at.
-		s.txn = txn{block: blockUnknown, uncovered: true}
+		// Nor was what ran in the segment that is half sent.
+		s.txn = txn{block: blockUnknown, uncovered: true, ran: true, held: true}
 		s.segment.executed, s.segment.unknown = true, true
 	}
 	s.srv.Metrics.Tagged.Inc()
@@ -137,7 +144,7 @@ func (s *session) follow(m mirror) {
 // raisesOwn refuses a higher token for a key whose mark this very transaction
 // may have locked: the claim would wait for its own session.
 func raisesOwn(t *txn, before, after fencing.Tag) *fencing.Error {
-	if !t.held || t.block == blockNone {
+	if !t.held {
 		return nil
 	}
 	for _, p := range after {
@@ -161,7 +168,7 @@ func (s *session) settle() error {
 		if s.txn.block == blockOpen {
 			s.txn.checked, s.txn.uncovered, s.txn.ran = s.checked, !s.checked, s.ran
 		}
-		s.statements.carriedOut(s.failed)
+		s.statements.carriedOut(s.failed || s.queue.Skipping())
 		s.failed = false
 		if s.txn.block == blockNone {
 			s.statements.endTransaction()

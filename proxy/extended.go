@@ -13,9 +13,21 @@ func (s *session) guardBind() error {
 	if err != nil {
 		return err
 	}
-	if portal, rest, ok := wire.CString(body); ok {
-		name, _, _ := wire.CString(rest)
-		s.statements.bind(portal, name)
+	st := unread()
+	portal, rest, ok := wire.CString(body)
+	if !ok {
+		portal = body // longer than the buffer, and than any name can be
+	}
+	if name, _, ok := wire.CString(rest); ok {
+		st = s.statements.bind(portal, name)
+	} else {
+		s.statements.bindTo(portal, st)
+	}
+	if !st.known || st.class == sqlrewrite.Read || st.mayWrite() {
+		// A parameter of a domain runs the checks of the domain, and planning
+		// runs what is declared immutable: a Bind can write.
+		s.segment.executed = true
+		s.txn.bound()
 	}
 	return s.relay(queue.Bind)
 }
@@ -62,10 +74,10 @@ func (s *session) guardExecute() error {
 // matter: nothing hidden may go into a failed transaction before its COMMIT.
 // Replies to segments that had their Sync come without further ado.
 func (s *session) learnBlock(st statement) error {
-	if s.txn.block != blockUnknown || s.segment.unknown || !st.known || !blockMatters(st.class, st.flags) {
+	if s.txn.block != blockUnknown || s.segment.unknown || st.known && !blockMatters(st.class, st.flags) {
 		return nil
 	}
-	if err := s.awaitReady(); err != nil {
+	if err := s.awaitSegments(); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -80,7 +92,7 @@ func (s *session) learnBlock(st statement) error {
 // unfenceableExecute refuses what can't be made atomic with the check in the
 // extended protocol.
 func (s *session) unfenceableExecute(st statement) *fencing.Error {
-	if s.txn.block == blockFailed || !s.hasTag() {
+	if s.txn.block == blockFailed || !s.hasTag() && !s.lockedBefore(st.class) {
 		return nil
 	}
 	if st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen {
@@ -104,11 +116,11 @@ func (s *session) execute(st statement) error {
 	}
 	if c != checkNone {
 		purpose := queue.Early
-		if c == checkLate {
+		if c != checkEarly {
 			purpose = lateFor(st.class)
 			s.awaitCommit = s.awaitCommit || purpose == queue.LateCommit
 		}
-		if err := s.inject(purpose); err != nil {
+		if err := s.inject(c, purpose); err != nil {
 			return err
 		}
 	}
@@ -129,12 +141,16 @@ func (s *session) execute(st statement) error {
 
 // inject sends a check, after making the proxy's statements if they aren't
 // known to be there.
-func (s *session) inject(p queue.Purpose) error {
+func (s *session) inject(c check, p queue.Purpose) error {
 	var b batch
 	if !s.own.ready() {
 		b.prepare(s.own.generation)
 	}
-	b.check(p)
+	if c == checkFull {
+		b.run(earlyName, p)
+	} else {
+		b.check(p)
+	}
 	s.count([]queue.Purpose{p})
 	return s.send(&b)
 }
@@ -142,8 +158,13 @@ func (s *session) inject(p queue.Purpose) error {
 // guardSync puts the late check at the end of an implicit transaction that
 // isn't certain to have been checked.
 func (s *session) guardSync() error {
+	if s.segment.unknown {
+		if ignored, err := s.copyIn(); ignored || err != nil {
+			return err
+		}
+	}
 	if s.segment.executed && s.txn.needsLate() {
-		if err := s.inject(queue.Late); err != nil {
+		if err := s.inject(s.txn.late(), queue.Late); err != nil {
 			return err
 		}
 	}
@@ -160,12 +181,28 @@ func (s *session) guardSync() error {
 	return nil
 }
 
+// copyIn asks, before the Sync of a segment in which the proxy can't be sure
+// what ran, whether a COPY waits for data: the backend ignores the Sync then,
+// and a check before it would end the session.
+func (s *session) copyIn() (ignored bool, err error) {
+	if err := s.awaitEarlier(func() bool { return s.queue.Len() == 0 || s.queue.Starving() }); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	ignored = s.queue.Starving()
+	s.mu.Unlock()
+	if !ignored {
+		return false, nil
+	}
+	return true, s.relay(queue.Sync)
+}
+
 // guardFunction takes a call by the function-call message, which counts as a
 // write. It can't share a segment with a hidden check, so it needs a block
 // that a check has run in.
 func (s *session) guardFunction() error {
 	if !s.segment.open {
-		if err := s.awaitAll(); err != nil {
+		if err := s.awaitIdle(); err != nil {
 			return err
 		}
 		if err := s.settle(); err != nil {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -71,12 +72,15 @@ func (s *session) guardQuery(body []byte) error {
 		return s.sendQuery(body, queue.Entry{Kind: queue.Query}) // PostgreSQL refuses it: 08P01
 	}
 	if !s.segment.open {
-		if err := s.awaitAll(); err != nil {
+		if err := s.awaitIdle(); err != nil {
 			return err
 		}
 		if err := s.settle(); err != nil {
 			return err
 		}
+	} else if bytes.IndexByte(text, '\\') >= 0 {
+		// What a backslash means can have changed since the last ReadyForQuery.
+		return s.refuseText(text, sqlrewrite.ErrUncertain)
 	}
 	options := s.options()
 	stmts, err := sqlrewrite.Split(s.stmts[:0], text, options)
@@ -99,7 +103,7 @@ func (s *session) guardQuery(body []byte) error {
 func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged bool) error {
 	if len(stmts) == 0 && s.segment.executed && s.txn.needsLate() {
 		// Nothing can be added to an empty text without changing its answer.
-		if err := s.inject(queue.Late); err != nil {
+		if err := s.inject(s.txn.late(), queue.Late); err != nil {
 			return err
 		}
 		s.txn.checked = true
@@ -239,25 +243,39 @@ func harmless(c sqlrewrite.Class) bool {
 	return false
 }
 
-// hasTag reports whether the session may have a tag at this point.
+// hasTag reports whether the session may have a tag at this point, or get one
+// back when the open transaction fails.
 func (s *session) hasTag() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.refused != nil || s.mirror.unsure || s.mirror.now != values{}
+	m := &s.mirror
+	return s.refused != nil || m.unsure || m.now != values{} || m.open && m.base != values{}
 }
 
 // unfenceable refuses statements that can't be made atomic with the check.
 // tagging tells that they set a tag first.
 func (s *session) unfenceable(stmts []sqlrewrite.Statement, tagging bool) *fencing.Error {
-	if s.txn.block == blockFailed || !tagging && !s.hasTag() {
-		return nil
-	}
+	tagged, failed := tagging || s.hasTag(), s.txn.block == blockFailed
 	for _, st := range stmts {
-		if e := s.unfenceableOne(st.Class, st.Flags); e != nil {
-			return e
+		if tagged && !failed || s.lockedBefore(st.Class) {
+			if e := s.unfenceableOne(st.Class, st.Flags); e != nil {
+				return e
+			}
+		}
+		switch st.Class {
+		case sqlrewrite.Commit, sqlrewrite.Rollback, sqlrewrite.RollbackTo:
+			failed = false
 		}
 	}
 	return nil
+}
+
+// lockedBefore reports whether a statement is a PREPARE TRANSACTION after the
+// tag was taken off in the transaction: it may hold a mark still.
+func (s *session) lockedBefore(class sqlrewrite.Class) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return class == sqlrewrite.Prepare2PC && s.mirror.open && s.txn.held
 }
 
 func (s *session) unfenceableOne(class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
@@ -265,7 +283,7 @@ func (s *session) unfenceableOne(class sqlrewrite.Class, flags sqlrewrite.Flags)
 	case class == sqlrewrite.Prepare2PC:
 		return fencing.Refuse(fencing.CodeNotFenceable, "PREPARE TRANSACTION in a tagged session").With(
 			"A prepared transaction would hold the mark with no session that a higher claim could end.",
-			"Use COMMIT, or RESET fence.key and fence.token first.")
+			"Use COMMIT, or RESET fence.key and fence.token before the transaction.")
 	case flags&sqlrewrite.NotInBlock != 0 && class != sqlrewrite.Discard && s.txn.block != blockOpen:
 		return fencing.Refuse(fencing.CodeNotFenceable, "the statement can't run in a transaction, so no check can be made atomic with it").With(
 			"", "Run it in an untagged session.")

@@ -19,19 +19,22 @@ type plan struct {
 func planQuery(t *txn, stmts []sqlrewrite.Statement, size int) plan {
 	var p plan
 	for _, st := range stmts {
-		switch t.step(st.Class, st.Flags) {
+		switch c := t.step(st.Class, st.Flags); c {
 		case checkEarly:
 			p.insert(st.Start, earlySQL+";", queue.Early)
-		case checkLate:
+		case checkLate, checkFull:
 			why := lateFor(st.Class)
-			p.insert(st.Start, lateSQL+";", why)
+			p.insert(st.Start, c.text()+";", why)
 			p.lateCommit = p.lateCommit || why == queue.LateCommit
 		}
 		p.purposes = append(p.purposes, queue.Client)
 	}
-	if t.needsLate() {
+	// A statement that needs a block fails when it is alone, and not beside
+	// another.
+	fails := len(stmts) == 1 && t.block == blockNone && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
+	if t.needsLate() && !fails {
 		// On a line of its own: the text may end in a comment.
-		p.insert(size, "\n;"+lateSQL, queue.Late)
+		p.insert(size, "\n;"+t.late().text(), queue.Late)
 	}
 	if len(p.insertions) == 0 {
 		p.purposes = nil

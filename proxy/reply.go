@@ -108,7 +108,11 @@ func (s *session) reply(t byte, n int) error {
 	if err == nil && out.Entry != nil && out.Entry.Confirms > s.confirm && t == wire.ParseComplete {
 		s.confirm = out.Entry.Confirms
 	}
+	waited := s.queue.ReadyDue() == 0 // or the ReadyForQuery tells
 	s.mu.Unlock()
+	if waited || t == wire.CopyInResponse {
+		s.signal()
+	}
 	switch {
 	case err != nil:
 		s.log.Error("replies can't be told apart", "error", err)
@@ -238,7 +242,7 @@ func (s *session) errorReply(n int) error {
 		s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
 		s.log.Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
 		return s.toClient.Write(wire.WithoutContext(nil, s.explainMissing(out.Purpose, r, body)))
-	case out.Verdict == queue.Refuse:
+	case out.Verdict == queue.Refuse && shift == nil:
 		// Not the check's doing: a cancel, a time-out, a deferred constraint.
 		return s.toClient.Write(wire.WithPosition(nil, body, func(int) int { return 0 }))
 	case out.Verdict == queue.Hide:

@@ -288,7 +288,7 @@ func (s *session) parseLong() error {
 		return err
 	}
 	if name, _, ok := wire.CString(prefix); ok {
-		s.statements.parse(name, statement{})
+		s.statements.parse(name, unread())
 	}
 	if s.tagged {
 		return s.relay(queue.Parse)
@@ -302,7 +302,7 @@ func (s *session) judge(text []byte) statement {
 	stmts, err := sqlrewrite.Split(s.stmts[:0], text, s.options())
 	s.stmts = stmts[:0]
 	if err != nil || len(stmts) > 1 {
-		return statement{}
+		return unread()
 	}
 	if len(stmts) == 0 {
 		return statement{known: true, empty: true}
@@ -318,7 +318,10 @@ func (s *session) describeOrClose(t byte) error {
 	}
 	kind := queue.Close
 	if len(body) > 0 {
-		name, _, _ := wire.CString(body[1:])
+		name, _, ok := wire.CString(body[1:])
+		if !ok {
+			name = body[1:] // longer than the buffer, and than any name can be
+		}
 		switch {
 		case t == wire.Describe && body[0] == 'S':
 			kind = queue.DescribeStatement

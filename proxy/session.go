@@ -255,6 +255,44 @@ func (s *session) awaitAll() error {
 	return s.await(func() bool { return s.queue.Len() == 0 })
 }
 
+// errCopying ends a session whose client sends a request where a COPY waits for
+// data, as PostgreSQL does. Passing it on could have it run unchecked: the COPY
+// may have failed in the meantime.
+var errCopying error = &fencing.Error{Code: "08P01", Message: "unexpected request during COPY from stdin"}
+
+// awaitIdle waits until no reply is due.
+func (s *session) awaitIdle() error {
+	if err := s.awaitEarlier(func() bool { return s.queue.Len() == 0 || s.queue.Starving() }); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue.Len() > 0 {
+		return errCopying
+	}
+	return nil
+}
+
+// awaitEarlier is await for what earlier segments decide. A Sync during a COPY
+// was ignored, so that the backend needs a Flush to answer.
+func (s *session) awaitEarlier(done func() bool) error {
+	s.mu.Lock()
+	ok := done()
+	s.mu.Unlock()
+	if ok {
+		return nil
+	}
+	if err := s.write(wire.AppendFlush(nil)); err != nil {
+		return err
+	}
+	return s.await(done)
+}
+
+// awaitSegments waits until no ReadyForQuery of an earlier segment is due.
+func (s *session) awaitSegments() error {
+	return s.awaitEarlier(func() bool { return s.queue.ReadyDue() == 0 || s.queue.Starving() })
+}
+
 // awaitReady waits until no ReadyForQuery is due: replies to a segment that
 // has no Sync yet may be.
 func (s *session) awaitReady() error {

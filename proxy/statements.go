@@ -35,6 +35,20 @@ type statements struct {
 	segment int // counts the segments that were sent
 }
 
+// maxName is the length that PostgreSQL cuts the names of prepared statements
+// and portals to, in bytes (NAMEDATALEN in src/include/pg_config_manual.h,
+// less one).
+const maxName = 63
+
+func cut(name []byte) string { return string(name[:min(len(name), maxName)]) }
+
+// unsure returns what is left of a statement that may not have been prepared,
+// or whose text the proxy can't look at: that it may commit in the middle.
+func (st statement) unsure() statement { return statement{flags: st.flags & sqlrewrite.MayCommit} }
+
+// unread is a statement whose text the proxy can't look at.
+func unread() statement { return statement{flags: sqlrewrite.MayCommit} }
+
 // maxTouched bounds the names that are kept until their segment is known to
 // have been carried out, which in a session without a tag is never asked.
 const maxTouched = 1024
@@ -45,43 +59,49 @@ func (s *statements) parse(name []byte, st statement) {
 	if s.prepared == nil {
 		s.prepared = map[string]statement{}
 	}
-	if len(name) > 0 {
-		if _, taken := s.prepared[string(name)]; taken {
-			st = statement{}
-		}
+	n := cut(name)
+	if had, taken := s.prepared[n]; taken && n != "" {
+		st = statement{flags: (st.flags | had.flags) & sqlrewrite.MayCommit}
 	}
-	s.prepared[string(name)] = st
-	s.touch(name)
+	s.prepared[n] = st
+	s.touch(n)
 }
 
 // bind records that a portal runs a statement.
-func (s *statements) bind(portal, name []byte) {
+func (s *statements) bind(portal, name []byte) statement {
+	n := cut(name)
+	st := s.prepared[n]
+	if in, ok := s.touched[n]; ok && in != s.segment {
+		st = st.unsure() // its Parse may yet turn out not to have been carried out
+	}
+	s.bindTo(portal, st)
+	return st
+}
+
+func (s *statements) bindTo(portal []byte, st statement) {
 	if s.portals == nil {
 		s.portals = map[string]statement{}
 	}
-	st := s.prepared[string(name)]
-	if in, ok := s.touched[string(name)]; ok && in != s.segment {
-		st = statement{} // its Parse may yet turn out not to have been carried out
-	}
-	s.portals[string(portal)] = st
+	s.portals[cut(portal)] = st
 }
 
 // nextSegment takes the end of a segment.
 func (s *statements) nextSegment() { s.segment++ }
 
 // portal returns what an Execute of the portal runs.
-func (s *statements) portal(name []byte) statement { return s.portals[string(name)] }
+func (s *statements) portal(name []byte) statement { return s.portals[cut(name)] }
 
 // close records a Close of a statement.
 func (s *statements) close(name []byte) {
-	if _, ok := s.prepared[string(name)]; ok {
-		delete(s.prepared, string(name))
-		s.touch(name)
+	n := cut(name)
+	if _, ok := s.prepared[n]; ok {
+		delete(s.prepared, n)
+		s.touch(n)
 	}
 }
 
 // closePortal records a Close of a portal.
-func (s *statements) closePortal(name []byte) { delete(s.portals, string(name)) }
+func (s *statements) closePortal(name []byte) { delete(s.portals, cut(name)) }
 
 // dropAll records DISCARD ALL and DEALLOCATE: what is left, if it failed, is
 // unknown.
@@ -98,19 +118,23 @@ func (s *statements) endTransaction() { clear(s.portals) }
 func (s *statements) carriedOut(failed bool) {
 	if failed {
 		for name := range s.touched {
-			delete(s.prepared, name)
+			if st := s.prepared[name]; st.flags&sqlrewrite.MayCommit != 0 {
+				s.prepared[name] = st.unsure()
+			} else {
+				delete(s.prepared, name)
+			}
 		}
 		clear(s.portals) // a Bind may not have been carried out either
 	}
 	clear(s.touched)
 }
 
-func (s *statements) touch(name []byte) {
+func (s *statements) touch(name string) {
 	if len(s.touched) == maxTouched {
 		s.carriedOut(true) // to forget is always safe
 	}
 	if s.touched == nil {
 		s.touched = map[string]int{}
 	}
-	s.touched[string(name)] = s.segment
+	s.touched[name] = s.segment
 }

@@ -68,7 +68,18 @@ const (
 	checkEarly
 	// checkLate: the check, if the transaction has written anything.
 	checkLate
+	// checkFull: the check of a transaction that may write at its very end, as
+	// a cursor WITH HOLD does.
+	checkFull
 )
+
+// text returns the check as SQL.
+func (c check) text() string {
+	if c == checkLate {
+		return lateSQL
+	}
+	return earlySQL
+}
 
 // A txn predicts, statement by statement, what the backend will find: in
 // which block, and whether a check covers the open transaction. It assumes
@@ -88,7 +99,7 @@ type txn struct {
 	// guess: ran is only assumed, since replies that tell are still due.
 	guess bool
 	// held: a check ran at some point of the open transaction, so it may hold
-	// a share lock on a mark.
+	// a share lock on a mark, and may have begun what only writes at its end.
 	held bool
 	// ends since the last take.
 	ends ends
@@ -101,13 +112,12 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		return checkNone
 	}
 	if flags&sqlrewrite.NeedsBlock != 0 && t.block == blockNone {
+		t.bound()        // beside others in one text it doesn't fail
 		return checkNone // fails by itself, with PostgreSQL's own words
 	}
 	switch class {
 	case sqlrewrite.Read, sqlrewrite.Prepare:
-		if !t.checked {
-			t.uncovered, t.ran, t.guess = true, true, false
-		}
+		t.bound()
 		return checkNone
 	case sqlrewrite.Begin:
 		t.block = blockOpen
@@ -115,7 +125,7 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 	case sqlrewrite.Commit:
 		c := checkNone
 		if t.uncovered && !t.checked {
-			c = checkLate
+			c = t.late()
 		}
 		t.end(endCommit, flags)
 		return c
@@ -126,6 +136,9 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		t.backTo()
 		return checkNone
 	case sqlrewrite.Release:
+		// A subtransaction can be read-only, where a check takes no lock, and
+		// the transaction that it is released into read-write.
+		t.checked, t.uncovered, t.ran, t.guess = false, true, true, false
 		return checkNone
 	case sqlrewrite.Prepare2PC:
 		c := t.mayWrite(flags)
@@ -141,6 +154,22 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		return t.configure()
 	}
 	return t.mayWrite(flags)
+}
+
+// bound takes what may write unseen: it runs under the check that the
+// transaction has had, or must be covered later.
+func (t *txn) bound() {
+	if !t.checked {
+		t.uncovered, t.ran, t.guess = true, true, false
+	}
+}
+
+// late returns the check at the end of a transaction.
+func (t *txn) late() check {
+	if t.held {
+		return checkFull
+	}
+	return checkLate
 }
 
 // configure takes a change of the tag. What ran under the tag before must

@@ -324,7 +324,7 @@ func TestTxn_NothingCommitsUnchecked(t *testing.T) {
 func TestTxn_Checks(t *testing.T) {
 	for _, c := range []struct {
 		moves string
-		want  string // a check before each: e early, l late; after a ;: before the Sync
+		want  string // a check before each: e early, l late, f in full; after a ;: before the Sync
 	}{
 		{"read", "-;l"},
 		{"write", "e;-"},
@@ -342,19 +342,19 @@ func TestTxn_Checks(t *testing.T) {
 		{"SET-tag", "-;-"},
 		{"SET-tag write", "-e;-"},
 		{"write SET-tag write", "e-e;-"},
-		{"write SET-tag", "e-;l"},
-		{"BEGIN write SET-tag COMMIT", "-e-l;-"},
+		{"write SET-tag", "e-;f"},
+		{"BEGIN write SET-tag COMMIT", "-e-f;-"},
 		{"BEGIN SAVEPOINT write ROLLBACK-TO write COMMIT", "-e--e-;-"},
-		{"BEGIN write SAVEPOINT ROLLBACK-TO COMMIT", "-e--l;-"},
-		{"BEGIN write SAVEPOINT write RELEASE COMMIT", "-e----;-"},
+		{"BEGIN write SAVEPOINT ROLLBACK-TO COMMIT", "-e--f;-"},
+		{"BEGIN write SAVEPOINT write RELEASE COMMIT", "-e---f;-"},
 		{"BEGIN write COMMIT-AND-CHAIN write COMMIT", "-e-e-;-"},
 		{"write COMMIT write", "e-e;-"},
 		{"read COMMIT", "-l;-"},
 		{"write BEGIN write COMMIT", "e---;-"},
-		{"SAVEPOINT", "-;-"},
-		{"LOCK", "-;-"},
+		{"SAVEPOINT", "-;l"},
+		{"LOCK", "-;l"},
 		{"BEGIN LOCK write COMMIT", "-e--;-"},
-		{"unseen", "e;l"},
+		{"unseen", "e;f"},
 		{"unseen write", "ee;-"},
 	} {
 		var tx txn
@@ -369,7 +369,7 @@ func TestTxn_Checks(t *testing.T) {
 		}
 		late := checkNone
 		if tx.needsLate() {
-			late = checkLate
+			late = tx.late()
 		}
 		if got += ";" + letter(late); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.moves, got, c.want)
@@ -393,7 +393,7 @@ func TestTxn_Sync(t *testing.T) {
 	}
 }
 
-func letter(c check) string { return [...]string{"-", "e", "l"}[c] }
+func letter(c check) string { return [...]string{"-", "e", "l", "f"}[c] }
 
 // Nothing hidden goes into a failed block: only PostgreSQL answers there.
 func TestTxn_FailedBlock(t *testing.T) {

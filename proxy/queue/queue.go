@@ -82,6 +82,17 @@ func (q *Queue) Skipping() bool { return q.skipping }
 // Copying reports whether the backend waits for copy data.
 func (q *Queue) Copying() bool { return q.copying }
 
+// Starving reports whether the backend waits for copy data, and the client has
+// sent neither its end nor what the backend can't take there.
+func (q *Queue) Starving() bool {
+	for i := 1; i < q.count; i++ {
+		if k := q.at(i).Kind; k != CopyData && k != Sync {
+			return false
+		}
+	}
+	return q.copying
+}
+
 // Owed returns how many ReadyForQuery the client is still owed, and whether
 // replies are due to a segment that has no Sync yet.
 func (q *Queue) Owed() (ready int, open bool) {

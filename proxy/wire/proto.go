@@ -54,6 +54,9 @@ func AppendClose(dst []byte, what byte, name string) []byte {
 // AppendSync appends a Sync.
 func AppendSync(dst []byte) []byte { return put(dst, &pgproto3.Sync{}) }
 
+// AppendFlush appends a Flush.
+func AppendFlush(dst []byte) []byte { return put(dst, &pgproto3.Flush{}) }
+
 // AppendTerminate appends a Terminate.
 func AppendTerminate(dst []byte) []byte { return put(dst, &pgproto3.Terminate{}) }
 
