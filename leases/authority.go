@@ -48,7 +48,7 @@ func (a *Authority) Verify(ctx context.Context, key string, token fencing.Token)
 // and the cause.
 func (a *Authority) Ping(ctx context.Context) error {
 	if _, err := a.ask(ctx, strings.TrimSuffix(a.Prefix, "/")+"/.ping"); err != nil {
-		return fmt.Errorf("ask etcd at %s: %s: %w: %w", a.endpoints(), reason(a.client, err), ErrUnavailable, err)
+		return outage(a.client, err)
 	}
 	return nil
 }
@@ -58,9 +58,8 @@ func (a *Authority) Ping(ctx context.Context) error {
 // and never answers, doesn't use up a claim's time: the next try goes to
 // another member.
 func (a *Authority) ask(ctx context.Context, lockPrefix string) (*queue, error) {
-	var seen attempt
 	_, bounded := ctx.Deadline()
-	ctx = clientv3.WithRequireLeader(context.WithValue(ctx, attemptKey{}, &seen))
+	ctx, seen := noting(clientv3.WithRequireLeader(ctx))
 	for {
 		try, cancel := shorter(ctx)
 		q, err := readQueue(try, a.client, lockPrefix)
@@ -73,12 +72,8 @@ func (a *Authority) ask(ctx context.Context, lockPrefix string) (*queue, error) 
 			return q, nil
 		case late && bounded && ctx.Err() == nil:
 			continue
-		case ctx.Err() != nil && seen.err != nil:
-			// The client tried until the time was up; what it met on the
-			// way says more than that.
-			return nil, fmt.Errorf("%w: %w", ctx.Err(), seen.err)
 		default:
-			return nil, err
+			return nil, seen.explain(ctx, err)
 		}
 	}
 }

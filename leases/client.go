@@ -84,6 +84,21 @@ type attemptKey struct{}
 // only that. It belongs to the goroutine that makes the request.
 type attempt struct{ err error }
 
+// noting returns ctx with an attempt that its requests are taken down in.
+func noting(ctx context.Context) (context.Context, *attempt) {
+	seen := &attempt{}
+	return context.WithValue(ctx, attemptKey{}, seen), seen
+}
+
+// explain adds to err what the tries met, if the time for them is up: it says
+// more than that.
+func (a *attempt) explain(ctx context.Context, err error) error {
+	if ctx.Err() == nil || a.err == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), a.err)
+}
+
 // noteAttempt is called for each try; the etcd client's own interceptor, which
 // does the trying again, is outside of it.
 func noteAttempt(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 )
 
-func TestNewClient_refuses(t *testing.T) {
+func TestNewClient_Refuses(t *testing.T) {
 	for _, endpoints := range [][]string{
 		nil,
 		{""},

@@ -58,7 +58,7 @@ func TestEmbedded_Start(t *testing.T) {
 	}
 }
 
-func TestEmbedded_Start_dirLocked(t *testing.T) {
+func TestEmbedded_Start_DirLocked(t *testing.T) {
 	t.Run("by an Embedded", func(t *testing.T) {
 		checkLeaks(t)
 		dir := t.TempDir()
@@ -96,7 +96,7 @@ func refuseDir(t *testing.T, dir string) {
 	second.Close()
 }
 
-func TestEmbedded_Start_addrInUse(t *testing.T) {
+func TestEmbedded_Start_AddrInUse(t *testing.T) {
 	checkLeaks(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -113,7 +113,7 @@ func TestEmbedded_Start_addrInUse(t *testing.T) {
 	startEtcdOn(t, dir, addr) // the folder is free again
 }
 
-func TestEmbedded_Start_refuses(t *testing.T) {
+func TestEmbedded_Start_Refuses(t *testing.T) {
 	checkLeaks(t)
 	for _, addr := range []string{"0.0.0.0:0", ":2379", "192.0.2.1:2379", "example.com:2379", "2379", ""} {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -146,7 +146,7 @@ func TestEmbedded_Start_refuses(t *testing.T) {
 }
 
 // Close doesn't wait for those who watch.
-func TestEmbedded_Close_cutsOff(t *testing.T) {
+func TestEmbedded_Close_CutsOff(t *testing.T) {
 	etcd := startEtcd(t)
 	client := newClient(t, etcd.Endpoint())
 	lease := acquire(t, leases.NewLocker(client), "k")

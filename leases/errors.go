@@ -3,6 +3,8 @@ package leases
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -65,6 +67,43 @@ func reason(client *clientv3.Client, err error) string {
 	default:
 		return "etcd can't answer"
 	}
+}
+
+// outage is the error of a question that etcd didn't answer, in one line with
+// where etcd was asked and what the way to it said: ErrUnavailable, and err.
+func outage(client *clientv3.Client, err error) error {
+	text := fmt.Sprintf("%s (%s)", reason(client, err), strings.Join(client.Endpoints(), ","))
+	if why := refused(err); why != "" {
+		text += ": " + why
+	}
+	return &outageError{text, err}
+}
+
+type outageError struct {
+	text  string
+	cause error
+}
+
+func (e *outageError) Error() string   { return e.text }
+func (e *outageError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
+
+// refused is what kept a connection from being made, in the system's words, or
+// "". gRPC has it in a text only: connection error: desc = "transport: …".
+func refused(err error) string {
+	for _, one := range causes(err) {
+		if _, desc, found := strings.Cut(status.Convert(one).Message(), `desc = "transport: `); found {
+			return strings.TrimPrefix(strings.TrimSuffix(desc, `"`), "Error while dialing: ")
+		}
+	}
+	return ""
+}
+
+// causes are the errors that err joins, or err alone.
+func causes(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }
 
 // timedOut says whether err is that of a deadline, of either side's clock.

@@ -129,8 +129,8 @@ func (s *Lease) Release(ctx context.Context) error {
 	own := clientv3.Compare(clientv3.CreateRevision(s.lockKey), "=", int64(s.token))
 	resp, err := s.client.Txn(ctx).If(own).Then(clientv3.OpDelete(s.lockKey)).Commit()
 	if err != nil {
-		return fmt.Errorf("release lock %s: %s, the lock frees itself at %s: %w: %w", show(s.key), reason(s.client, err),
-			s.Deadline().Format(time.RFC3339), ErrUnavailable, err)
+		return fmt.Errorf("release lock %s, which frees itself at %s: %w", show(s.key),
+			s.Deadline().Format(time.RFC3339), outage(s.client, err))
 	}
 	s.mu.Lock()
 	s.released = true

@@ -16,7 +16,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 )
 
-func TestLease_renews(t *testing.T) {
+func TestLease_Renews(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 	locker.TTL = time.Second
@@ -73,7 +73,7 @@ func TestLease_Deadline(t *testing.T) {
 
 // As after SIGSTOP: the process finds that it is too late before it hears
 // anything from etcd, which would still renew the lease.
-func TestLease_Err_afterPause(t *testing.T) {
+func TestLease_Err_AfterPause(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	clock := newClock()
 	locker := leases.NewLocker(client)
@@ -103,7 +103,7 @@ func TestLease_Err_afterPause(t *testing.T) {
 
 // Nobody asks: the context ends by itself once the clock is past the deadline,
 // though etcd would go on to renew.
-func TestLease_Context_afterPause(t *testing.T) {
+func TestLease_Context_AfterPause(t *testing.T) {
 	clock := newClock()
 	locker := leases.NewLocker(newClient(t, startEtcd(t).Endpoint()))
 	locker.TTL, locker.Now = 2*time.Second, clock.Now
@@ -115,7 +115,7 @@ func TestLease_Context_afterPause(t *testing.T) {
 	}
 }
 
-func TestLease_Context_unreachable(t *testing.T) {
+func TestLease_Context_Unreachable(t *testing.T) {
 	etcd := startEtcd(t)
 	for _, test := range []struct {
 		name  string
@@ -142,7 +142,7 @@ func TestLease_Context_unreachable(t *testing.T) {
 }
 
 // A short outage does no harm.
-func TestLease_outage(t *testing.T) {
+func TestLease_Outage(t *testing.T) {
 	etcd := startEtcd(t)
 	relay := startRelay(t, etcd.Endpoint())
 	locker := leases.NewLocker(newClient(t, relay.Endpoint()))
@@ -160,7 +160,7 @@ func TestLease_outage(t *testing.T) {
 
 // With a default time to live the next renewal is ten seconds away: the loss
 // is heard from a watch.
-func TestLease_Context_lost(t *testing.T) {
+func TestLease_Context_Lost(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	for _, test := range []struct {
 		name string
@@ -194,7 +194,7 @@ func TestLease_Context_lost(t *testing.T) {
 }
 
 // The key is deleted, and the event compacted away, while the watch can't hear.
-func TestLease_Context_lostWhileAway(t *testing.T) {
+func TestLease_Context_LostWhileAway(t *testing.T) {
 	etcd := startEtcd(t)
 	client := newClient(t, etcd.Endpoint())
 	relay := startRelay(t, etcd.Endpoint())
@@ -219,7 +219,7 @@ func TestLease_Context_lostWhileAway(t *testing.T) {
 }
 
 // A compaction alone takes nothing away.
-func TestLease_compaction(t *testing.T) {
+func TestLease_Compaction(t *testing.T) {
 	etcd := startEtcd(t)
 	client := newClient(t, etcd.Endpoint())
 	relay := startRelay(t, etcd.Endpoint())
@@ -271,7 +271,7 @@ func TestLease_Release(t *testing.T) {
 
 // A holder that lost its lock gives it back when it wakes up: the new holder
 // doesn't notice.
-func TestLease_Release_former(t *testing.T) {
+func TestLease_Release_Former(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 	a := acquire(t, locker, "k")
@@ -293,7 +293,7 @@ func TestLease_Release_former(t *testing.T) {
 }
 
 // Even under its own name, a key with another create revision isn't its own.
-func TestLease_Release_sameName(t *testing.T) {
+func TestLease_Release_SameName(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	a := acquire(t, leases.NewLocker(client), "k")
 	if _, err := client.Delete(testContext(t), a.LockKey()); err != nil {
@@ -312,7 +312,7 @@ func TestLease_Release_sameName(t *testing.T) {
 
 // Release without etcd ends the context at once, fails in bounded time, and
 // can be made up for.
-func TestLease_Release_unavailable(t *testing.T) {
+func TestLease_Release_Unavailable(t *testing.T) {
 	etcd := startEtcd(t)
 	client := newClient(t, etcd.Endpoint())
 	for _, test := range []struct {
@@ -347,7 +347,7 @@ func TestLease_Release_unavailable(t *testing.T) {
 }
 
 // The Lease outlives the context it was acquired under, and carries its values.
-func TestLease_Context_detached(t *testing.T) {
+func TestLease_Context_Detached(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	type name struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(testContext(t), name{}, "value"))
@@ -369,7 +369,7 @@ func TestLease_Context_detached(t *testing.T) {
 
 // The key goes in the moment between the end of the context and the deletion:
 // too late for the watch.
-func TestLease_Release_goneUnnoticed(t *testing.T) {
+func TestLease_Release_GoneUnnoticed(t *testing.T) {
 	etcd := startEtcd(t)
 	other := newClient(t, etcd.Endpoint())
 	meddle := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -388,7 +388,7 @@ func TestLease_Release_goneUnnoticed(t *testing.T) {
 
 // A Release whose answer got lost has worked; the second one must not take the
 // missing key for a lost lock.
-func TestLease_Release_answerLost(t *testing.T) {
+func TestLease_Release_AnswerLost(t *testing.T) {
 	etcd := startEtcd(t)
 	lose := true
 	meddle := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

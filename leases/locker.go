@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -55,8 +54,9 @@ func NewLocker(client *clientv3.Client) *Locker {
 // caller must Release the Lease.
 //
 // Errors: ctx's own when it ended, together with ErrTaken if somebody held the
-// lock at that time; ErrLost when the lease died while waiting (the place in
-// line is lost: acquire again); ErrUnavailable; ErrInvalid.
+// lock at that time, or ErrUnavailable if etcd couldn't be reached until then;
+// ErrLost when the lease died while waiting (the place in line is lost: acquire
+// again); ErrUnavailable; ErrInvalid.
 func (l *Locker) Acquire(ctx context.Context, key string) (*Lease, error) {
 	return l.take(ctx, key, func(ctx context.Context, m *concurrency.Mutex) error { return m.Lock(ctx) })
 }
@@ -113,16 +113,18 @@ func (l *Locker) check(key string) error {
 func (l *Locker) grant(ctx context.Context, key string) (*Lease, error) {
 	asked, cancel := context.WithTimeout(ctx, l.RequestTimeout)
 	defer cancel()
+	asked, seen := noting(asked)
 	sent := l.Now()
 	resp, err := l.client.Grant(asked, int64((l.TTL+time.Second-1)/time.Second))
 	switch {
 	case err == nil:
 		return startLease(ctx, l, key, resp.ID, sent, seconds(resp.TTL)), nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && refused(seen.err) == "":
 		return nil, fmt.Errorf("acquire lock %s: %w", show(key), context.Cause(ctx))
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("acquire lock %s: %w: %w", show(key), context.Cause(ctx), outage(l.client, seen.err))
 	default:
-		return nil, fmt.Errorf("acquire lock %s: get a lease of etcd at %s: %s: %w: %w", show(key),
-			strings.Join(l.client.Endpoints(), ","), reason(l.client, err), ErrUnavailable, err)
+		return nil, fmt.Errorf("acquire lock %s: %w", show(key), outage(l.client, seen.explain(asked, err)))
 	}
 }
 
@@ -188,7 +190,7 @@ func (l *Locker) explain(ctx, outlived context.Context, lease *Lease, err error)
 	case errors.Is(err, ErrLost):
 		return fmt.Errorf("acquire lock %s: %w", key, err)
 	default:
-		return fmt.Errorf("acquire lock %s: %s: %w: %w", key, reason(l.client, err), ErrUnavailable, err)
+		return fmt.Errorf("acquire lock %s: %w", key, outage(l.client, err))
 	}
 }
 

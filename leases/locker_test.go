@@ -57,7 +57,7 @@ func TestLocker_TryAcquire(t *testing.T) {
 	}
 }
 
-func TestLocker_TryAcquire_token(t *testing.T) {
+func TestLocker_TryAcquire_Token(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 	var last fencing.Token
@@ -95,7 +95,7 @@ func acquireLater(t *testing.T, ctx context.Context, locker *leases.Locker, clie
 	return done
 }
 
-func TestLocker_Acquire_waits(t *testing.T) {
+func TestLocker_Acquire_Waits(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 	a := acquire(t, locker, "k")
@@ -122,7 +122,7 @@ func TestLocker_Acquire_waits(t *testing.T) {
 	}
 }
 
-func TestLocker_Acquire_givesUp(t *testing.T) {
+func TestLocker_Acquire_GivesUp(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 	a := acquire(t, locker, "k")
@@ -150,7 +150,7 @@ func TestLocker_Acquire_givesUp(t *testing.T) {
 
 // A waiter whose lease has died must not wait on: etcd's own Lock would, until
 // the lock is free.
-func TestLocker_Acquire_leaseDiesInLine(t *testing.T) {
+func TestLocker_Acquire_LeaseDiesInLine(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 	locker.TTL = time.Second
@@ -172,7 +172,7 @@ func TestLocker_Acquire_leaseDiesInLine(t *testing.T) {
 
 // A phantom is a Lock that returned without an error though its key is gone,
 // or isn't first in line.
-func TestLocker_phantom(t *testing.T) {
+func TestLocker_Phantom(t *testing.T) {
 	etcd := startEtcd(t)
 	other := newClient(t, etcd.Endpoint())
 
@@ -227,7 +227,7 @@ func TestLocker_phantom(t *testing.T) {
 
 // The locks are those of etcd's own package, so either side waits for the
 // other.
-func TestLocker_interop(t *testing.T) {
+func TestLocker_Interop(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 	for _, key := range []string{"order:8472", "a/b", "daily report"} {
@@ -265,7 +265,7 @@ func TestLocker_interop(t *testing.T) {
 
 // A lock a/b written raw lies below a. Mutex waits for it, so this package
 // does, but it says so.
-func TestLocker_nested(t *testing.T) {
+func TestLocker_Nested(t *testing.T) {
 	client := newClient(t, startEtcd(t).Endpoint())
 	locker := leases.NewLocker(client)
 
@@ -288,7 +288,7 @@ func TestLocker_nested(t *testing.T) {
 }
 
 // The lease of a holder that crashed runs out, and the next in line is served.
-func TestLocker_Acquire_afterCrash(t *testing.T) {
+func TestLocker_Acquire_AfterCrash(t *testing.T) {
 	etcd := startEtcd(t)
 	client := newClient(t, etcd.Endpoint())
 	crashing, err := leases.NewClient([]string{etcd.Endpoint()}, nil)
@@ -315,7 +315,7 @@ func TestLocker_Acquire_afterCrash(t *testing.T) {
 	}
 }
 
-func TestLocker_invalid(t *testing.T) {
+func TestLocker_Invalid(t *testing.T) {
 	client := newClient(t, "http://127.0.0.1:1")
 	for _, test := range []struct {
 		name, key string
@@ -340,7 +340,7 @@ func TestLocker_invalid(t *testing.T) {
 	}
 }
 
-func TestLocker_unavailable(t *testing.T) {
+func TestLocker_Unavailable(t *testing.T) {
 	etcd := startEtcd(t)
 	relay := startRelay(t, etcd.Endpoint())
 	client := newClient(t, relay.Endpoint())
@@ -363,8 +363,36 @@ func TestLocker_unavailable(t *testing.T) {
 	}
 }
 
+// An etcd that isn't there is named, with what the system said of it, whether
+// the question's time is up or the caller's.
+func TestLocker_Unreachable(t *testing.T) {
+	const endpoint = "http://127.0.0.1:1"
+	locker := leases.NewLocker(newClient(t, endpoint))
+	for _, c := range []struct {
+		name            string
+		request, caller time.Duration
+		wants           []error
+	}{
+		{"question", time.Second, patience, []error{leases.ErrUnavailable}},
+		{"caller", patience, time.Second, []error{leases.ErrUnavailable, context.DeadlineExceeded}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			locker.RequestTimeout = c.request
+			ctx, cancel := context.WithTimeout(context.Background(), c.caller)
+			defer cancel()
+			_, err := locker.Acquire(ctx, "k")
+			for _, want := range c.wants {
+				if !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			}
+			contains(t, "error", fmt.Sprint(err), "lock k", "etcd can't be reached", endpoint, "connection refused")
+		})
+	}
+}
+
 // Giving up while etcd doesn't answer takes a bounded time, too.
-func TestLocker_Acquire_givesUpFrozen(t *testing.T) {
+func TestLocker_Acquire_GivesUpFrozen(t *testing.T) {
 	etcd := startEtcd(t)
 	relay := startRelay(t, etcd.Endpoint())
 	client := newClient(t, etcd.Endpoint())

@@ -49,6 +49,7 @@ func configure(cmd *cobra.Command, env environment) error {
 	if config == nil || config.Value.String() == "" {
 		return nil
 	}
+	delete(known, config.Name) // a file names no other one
 	return configureFromFile(cmd.Flags(), config.Value.String(), known)
 }
 
@@ -88,7 +89,11 @@ func badValue(f *pflag.Flag, value, where string, cause error) error {
 func flagError(cmd *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
-		return badValue(bad.GetFlag(), bad.GetValue(), "--"+bad.GetFlag().Name, errors.Unwrap(bad))
+		cause := errors.Unwrap(bad)
+		if bad.GetFlag().Value.Type() == "bool" {
+			cause = errors.New("true or false is expected")
+		}
+		return badValue(bad.GetFlag(), bad.GetValue(), "--"+bad.GetFlag().Name, cause)
 	}
 	return usagef("%v; %s --help lists the flags", err, cmd.CommandPath())
 }
@@ -154,7 +159,10 @@ func configureFromFile(flags *pflag.FlagSet, path string, known map[string]bool)
 
 func setFromNode(flags *pflag.FlagSet, key string, value *yaml.Node, where string, known map[string]bool) error {
 	name := strings.ReplaceAll(key, "_", "-")
-	if !known[name] || name == "config" || fileKey(name) != key {
+	if name == "config" {
+		return usagef("%s: the file is named by --config or %s only; take the line out", where, variable(name))
+	}
+	if !known[name] || fileKey(name) != key {
 		return usagef("%s: no such setting%s", where, didYouMean(name, known, fileKey))
 	}
 	text, ok := scalars(value)

@@ -88,7 +88,8 @@ func TestConfigure_Errors(t *testing.T) {
 		"unlike any":       {nil, "colour_of_the_sky: 5s", "fence.yaml:1: colour_of_the_sky: no such setting"},
 		"key with dash":    {nil, "claim-timeout: 5s", "fence.yaml:1: claim-timeout: no such setting; did you mean claim_timeout?"},
 		"demo's flag":      {nil, "all: true", "fence.yaml:1: all: no such setting"},
-		"config in file":   {nil, "config: x", "fence.yaml:1: config: no such setting"},
+		"config in file":   {nil, "config: x", "fence.yaml:1: config: the file is named by --config or FENCEPROXY_CONFIG only"},
+		"like config":      {nil, "confg: x", "fence.yaml:1: confg: no such setting"},
 		"bad value":        {nil, "\n\nclaim_timeout: soon", `fence.yaml:3: claim_timeout: bad value "soon": a duration`},
 		"null":             {nil, "claim_timeout:", "fence.yaml:1: claim_timeout: a value"},
 		"mapping":          {nil, "etcd: {a: b}", "fence.yaml:1: etcd: a value or a list"},
@@ -106,6 +107,9 @@ func TestConfigure_Errors(t *testing.T) {
 			var usage *usageError
 			if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v, want a usage error with %q", err, c.want)
+			}
+			if strings.Contains(err.Error(), "mean config?") {
+				t.Errorf("got %q, which proposes what isn't allowed", err)
 			}
 			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %q, want one line without the password", err)

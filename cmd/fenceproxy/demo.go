@@ -64,7 +64,7 @@ The exit status is 0 only if the first run shows the corruption and the second n
 	flags := cmd.Flags()
 	flags.BoolVar(&c.list, "list", false, "list the scenarios")
 	flags.BoolVar(&c.all, "all", false, "play all of them")
-	flags.BoolVar(&c.json, "json", false, "print one JSON object a scenario instead of timelines")
+	flags.BoolVar(&c.json, "json", false, "print one JSON object a scenario instead of text")
 	return cmd
 }
 
@@ -97,11 +97,24 @@ func (c *demoCommand) choose(names []string) ([]scenario.Story, error) {
 
 func (c *demoCommand) printList(stories []scenario.Story) error {
 	for _, s := range stories {
+		if c.json {
+			if err := json.NewEncoder(c.stdout).Encode(listed{s.Name, s.Title, s.Case}); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := fmt.Fprintf(c.stdout, "%-24s%s\n", s.Name, s.Title); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// listed is what --list --json says of a scenario.
+type listed struct {
+	Scenario string `json:"scenario"`
+	Title    string `json:"title"`
+	Case     string `json:"case"`
 }
 
 // run plays the stories one after the other on one stack. It goes on after a

@@ -2,11 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"net"
-	"os/exec"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
@@ -79,37 +75,12 @@ func TestDemo_List(t *testing.T) {
 	if lines := strings.Count(stdout, "\n"); code != 0 || lines != len(scenario.Stories()) {
 		t.Errorf("got exit %d, %d lines, want one a scenario", code, lines)
 	}
-}
-
-// What dev prints can be pasted into a shell, word for word.
-func TestDev_Guide(t *testing.T) {
-	t.Setenv(asProgram, "1") // for the commands that are pasted
-	p := start(t, nil, "dev")
-	eventually(t, "the guide", func() bool { return strings.Contains(p.stdout.String(), "Ctrl-C") || p.ended() })
-	var commands []string
-	for line := range strings.Lines(p.stdout.String()) {
-		if strings.HasPrefix(line, "  ") {
-			commands = append(commands, strings.TrimSpace(line))
-		}
-	}
-	wants := []string{"new", "UPDATE 1", "LF001: stale_token: order:8472 token 1"}
-	if len(commands) != len(wants) {
-		t.Fatalf("got %d commands, want %d: %s", len(commands), len(wants), p.stdout.String())
-	}
-	for i, command := range commands {
-		out, _ := exec.Command("sh", "-c", command).CombinedOutput() // the last one fails
-		if !strings.Contains(string(out), wants[i]) {
-			t.Errorf("%s\ngot %s, want %q in it", command, out, wants[i])
-		}
-	}
-	p.signal(syscall.SIGINT)
-	if code := p.wait(); code != 0 || !strings.Contains(p.stdout.String(), "Removed.") {
-		t.Errorf("got exit %d, %s, %s", code, p.stdout.String(), p.stderr.String())
-	}
-	for _, at := range regexp.MustCompile(`127\.0\.0\.1:(\d+)`).FindAllString(p.stdout.String(), -1) {
-		if conn, err := net.Dial("tcp", at); err == nil {
-			conn.Close()
-			t.Errorf("something still listens at %s", at)
+	code, stdout, _ = program(t, nil, "demo", "--list", "--json")
+	decoder := json.NewDecoder(strings.NewReader(stdout))
+	for _, want := range scenario.Stories() {
+		var got struct{ Scenario, Title, Case string }
+		if err := decoder.Decode(&got); err != nil || got.Scenario != want.Name || got.Title != want.Title || got.Case != want.Case {
+			t.Errorf("got exit %d, %+v, %v, want %s", code, got, err, want.Name)
 		}
 	}
 }

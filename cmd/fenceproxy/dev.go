@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -17,20 +22,21 @@ import (
 // devCommand is a playground: PostgreSQL, etcd and a proxy that are gone when
 // it ends.
 type devCommand struct {
-	listen, etcdListen address
-	postgresPort       uint16
+	listen       address
+	etcdListen   loopback
+	postgresPort port
 }
 
 // devDatabase is the database that dev makes.
 const devDatabase = "app"
 
 func newDev() *cobra.Command {
-	c := &devCommand{listen: "127.0.0.1:0", etcdListen: "127.0.0.1:0"}
+	c := &devCommand{listen: "127.0.0.1:0", etcdListen: loopback{"127.0.0.1:0"}}
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a throw-away PostgreSQL, etcd and proxy to try things with",
 		Long: `Run a throw-away PostgreSQL with schema fence, an etcd and a proxy, and print what to type
-next. Ctrl-C ends and removes all of it.`,
+next. Ctrl-C, or a terminal that closes, ends and removes all of it.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context(), cmd.OutOrStdout())
@@ -39,16 +45,21 @@ next. Ctrl-C ends and removes all of it.`,
 	flags := cmd.Flags()
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect; port 0 takes a free one")
 	flags.Var(&c.etcdListen, "etcd-listen", "where etcd listens (loopback only); port 0 takes a free one")
-	flags.Uint16Var(&c.postgresPort, "postgres-port", 0, "port of the PostgreSQL behind the proxy; 0 takes a free one")
+	flags.Var(&c.postgresPort, "postgres-port", "port of the PostgreSQL behind the proxy; 0 takes a free one")
 	return cmd
 }
 
 func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 	s, err := stack.Start(ctx, stack.Options{
 		Postgres: postgres.Options{Port: int(c.postgresPort)},
-		EtcdAddr: string(c.etcdListen),
+		EtcdAddr: c.etcdListen.String(),
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, postgres.ErrPortTaken):
+		return listenError("--postgres-port", c.postgresPort.String(), err)
+	case errors.Is(err, leases.ErrAddrInUse):
+		return fmt.Errorf("--etcd-listen: %w", err)
+	case err != nil:
 		return err
 	}
 	defer func() {
@@ -60,7 +71,11 @@ func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 		return err
 	}
 	p, err := s.StartProxy(devDatabase, string(c.listen), nil)
-	if err != nil {
+	var taken *net.OpError
+	switch {
+	case errors.As(err, &taken) && taken.Op == "listen":
+		return listenError("--listen", c.listen.String(), err)
+	case err != nil:
 		return err
 	}
 	if _, err := io.WriteString(stdout, c.guide(s, p)); err != nil {
@@ -91,7 +106,7 @@ func furnish(ctx context.Context, s *stack.Stack) error {
 // guide is what to paste into another terminal.
 func (c *devCommand) guide(s *stack.Stack, p *stack.Proxy) string {
 	return strings.NewReplacer(
-		"{fenceproxy}", shellQuote(os.Args[0]),
+		"{fenceproxy}", shellQuote(ownCommand(os.Args[0])),
 		"{etcd}", s.Etcd.Endpoint(),
 		"{psql}", "psql "+shellQuote(s.ProxyDSN(p.Addr(), stack.RoleApp, devDatabase)),
 		"{proxy}", p.Addr(),
@@ -116,6 +131,30 @@ See a holder that is really paused: {fenceproxy} demo
 
 Ctrl-C here ends and removes all of it.
 `)
+}
+
+// ownCommand is what calls this program, which was called so, from whatever
+// folder: its name if PATH leads to it, else where it is.
+func ownCommand(called string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return called
+	}
+	name := filepath.Base(called)
+	found, err := exec.LookPath(name)
+	if err != nil || !sameFile(found, self) {
+		return self
+	}
+	return name
+}
+
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // shellQuote makes a word of s for a POSIX shell.

@@ -23,7 +23,7 @@ const defaultKillAfter = 5 * time.Second
 type lockCommand struct {
 	etcd      etcdFlags
 	config    string
-	ttl       span
+	ttl       lifetime
 	wait      wait
 	killAfter span
 
@@ -35,7 +35,7 @@ type lockCommand struct {
 func newLock(env environment) *cobra.Command {
 	c := &lockCommand{
 		etcd:      etcdFlags{prefix: leases.DefaultPrefix},
-		ttl:       span(leases.DefaultTTL),
+		ttl:       lifetime(leases.DefaultTTL),
 		killAfter: span(defaultKillAfter),
 	}
 	cmd := &cobra.Command{
@@ -98,12 +98,15 @@ func (c *lockCommand) run(ctx context.Context) error {
 	locker := leases.NewLocker(client)
 	locker.Prefix, locker.TTL = c.etcd.prefix, time.Duration(c.ttl)
 	lease, err := c.acquire(ctx, locker)
+	if errors.Is(err, leases.ErrUnavailable) {
+		err = fmt.Errorf("%w; start it or mend --etcd", err)
+	}
 	if err != nil {
 		return err
 	}
 	// The signals that end this process by default; the command gets them.
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(signals, endSignals(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)...)
 	defer signal.Stop(signals)
 
 	child, err := startChild(c.argv, lockEnv(os.Environ(), c.key, lease.Token()))
@@ -123,8 +126,7 @@ func (c *lockCommand) acquire(ctx context.Context, locker *leases.Locker) (*leas
 		}
 		return lease, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(c.wait),
-		fmt.Errorf("waited %v: %w", time.Duration(c.wait), context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(c.wait), fmt.Errorf("waited %v", time.Duration(c.wait)))
 	defer cancel()
 	for {
 		lease, err := locker.Acquire(ctx, c.key)

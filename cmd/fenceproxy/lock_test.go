@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -264,9 +265,41 @@ func TestLock_ForwardsSignals(t *testing.T) {
 	}
 }
 
+// A lock that nohup started outlives its terminal, and its command does.
+func TestLock_HangUpIgnored(t *testing.T) {
+	etcd := startEtcd(t)
+	// The ignored signals as a mask, SIGHUP's bit being the lowest.
+	args := lockArgs(etcd, "job:1", "--", "sed", "-n", `s/^SigIgn:.*\(.\)$/\1/p`, "/proc/self/status")
+	for _, c := range []struct {
+		trap string
+		want int64
+	}{{`trap "" HUP; `, 1}, {"", 0}} {
+		cmd := exec.Command("sh", append([]string{"-c", c.trap + `exec "$0" "$@"`, os.Args[0]}, args...)...)
+		cmd.Env = append(os.Environ(), asProgram+"=1")
+		out, err := cmd.CombinedOutput()
+		mask, parseErr := strconv.ParseInt(strings.TrimSpace(string(out)), 16, 8)
+		if err != nil || parseErr != nil || mask&1 != c.want {
+			t.Errorf("%q: got %s, %v, want SIGHUP's bit %d", c.trap, out, err, c.want)
+		}
+	}
+}
+
 func TestLock_EtcdUnreachable(t *testing.T) {
-	code, _, stderr := program(t, nil, "lock", "job:1", "--etcd", "http://127.0.0.1:1", "--", "true")
-	if code != 1 || !strings.Contains(stderr, "etcd is unavailable") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("got exit %d, %q, want 1 and one line that etcd is unavailable", code, stderr)
+	for name, flags := range map[string][]string{"tries once": nil, "waits": {"--wait", "500ms"}} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"lock", "job:1", "--etcd", "http://127.0.0.1:1"}, flags...)
+			code, _, stderr := program(t, nil, append(args, "--", "true")...)
+			if code != 1 || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got exit %d, %q, want 1 and one line", code, stderr)
+			}
+			for _, want := range []string{"etcd can't be reached", "http://127.0.0.1:1", "connection refused", "start it or mend --etcd"} {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("got %q, want %q in it", stderr, want)
+				}
+			}
+			if strings.Contains(stderr, "deadline") {
+				t.Errorf("got %q, want the cause and not what came of it", stderr)
+			}
+		})
 	}
 }

@@ -7,16 +7,26 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals(syscall.SIGINT, syscall.SIGTERM)...)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(exitCode(err, os.Stderr))
+}
+
+// endSignals are those given and SIGHUP, which a terminal that closes sends;
+// but not if this process was started with SIGHUP ignored, as nohup does.
+func endSignals(signals ...os.Signal) []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return signals
+	}
+	return append(signals, syscall.SIGHUP)
 }
 
 // run carries out one command line. It returns when the command is done or,
@@ -39,7 +49,7 @@ func newRoot(lookup func(string) (string, bool), environ []string) *cobra.Comman
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q; fenceproxy --help lists them", args[0])
+				return unknownCommand(args[0])
 			}
 			return nil
 		},
@@ -47,6 +57,7 @@ func newRoot(lookup func(string) (string, bool), environ []string) *cobra.Comman
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(newHelp())
 	env := environment{lookup: lookup, all: environ}
 	root.AddCommand(
 		newServe(env), newDev(), newDemo(env), newInit(env), newLock(env), newVersion(), newActor(),
@@ -81,7 +92,8 @@ func exitCode(err error, stderr io.Writer) int {
 	case errors.As(err, &status):
 		return int(status)
 	}
-	fmt.Fprintf(stderr, "fenceproxy: %v\n", err)
+	// Errors that were joined stand on lines of their own.
+	fmt.Fprintf(stderr, "fenceproxy: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	if errors.As(err, &usage) {
 		return 2
 	}

@@ -56,7 +56,14 @@ func (o *output) String() string {
 // does.
 func start(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
+	return startAs(t, os.Args[0], env, args...)
+}
+
+// startAs is start by a caller that calls the program name.
+func startAs(t testing.TB, name string, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
+	p.cmd.Args[0] = name
 	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.WaitDelay = 10 * time.Second
@@ -165,8 +172,15 @@ func TestRun_UsageErrors(t *testing.T) {
 		"lock no key":      {[]string{"lock", "--", "true"}, "KEY is missing"},
 		"lock no dash":     {[]string{"lock", "k", "true"}, "stands after --"},
 		"lock no command":  {[]string{"lock", "k"}, "CMD is missing"},
-		"lock empty key":   {[]string{"lock", "", "--", "true"}, "KEY"},
+		"lock empty key":   {[]string{"lock", "", "--", "true"}, "lock: KEY is empty"},
+		"lock long key":    {[]string{"lock", strings.Repeat("k", 2049), "--", "true"}, "lock: KEY: a key of 2049 bytes is over the limit of 2048\n"},
+		"lock short ttl":   {[]string{"lock", "k", "--ttl", "100ms", "--", "true"}, `--ttl: bad value "100ms": a duration of 1s or more`},
 		"lock no etcd":     {[]string{"lock", "k", "--", "true"}, "--etcd is missing"},
+		"etcd abroad":      {[]string{"serve", "--upstream", "postgres://u@a/app", "--embed-etcd", "x", "--etcd-listen", "0.0.0.0:0"}, `--etcd-listen: bad value "0.0.0.0:0": an address on loopback`},
+		"dev etcd abroad":  {[]string{"dev", "--etcd-listen", "0.0.0.0:0"}, `--etcd-listen: bad value "0.0.0.0:0": an address on loopback`},
+		"dev port":         {[]string{"dev", "--postgres-port", "99999"}, "--postgres-port: bad value \"99999\": a port from 0 to 65535 is expected\n"},
+		"bool":             {[]string{"demo", "--all=some"}, "--all: bad value \"some\": true or false is expected\n"},
+		"help unknown":     {[]string{"help", "nosuch"}, `unknown command "nosuch"`},
 		"demo unknown":     {[]string{"demo", "nope"}, `no scenario "nope"; there are paused-holder, paused-in-transaction`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,6 +192,15 @@ func TestRun_UsageErrors(t *testing.T) {
 				t.Errorf("got stderr %q, want one line with %q", stderr, c.want)
 			}
 		})
+	}
+}
+
+func TestRun_Help(t *testing.T) {
+	for _, args := range [][]string{{"help", "lock"}, {"lock", "--help"}} {
+		code, stdout, stderr := program(t, nil, args...)
+		if code != 0 || !strings.Contains(stdout, "fenceproxy lock KEY") || stderr != "" {
+			t.Errorf("%v: got exit %d, %q, %q, want 0 and lock's help", args, code, stdout, stderr)
+		}
 	}
 }
 

@@ -33,7 +33,8 @@ type serveCommand struct {
 	etcd     etcdFlags
 	config   string
 
-	listen, adminListen, etcdListen address
+	listen, adminListen address
+	etcdListen          loopback
 
 	embedDir      string
 	evictAfter    span
@@ -49,7 +50,7 @@ func newServe(env environment) *cobra.Command {
 		etcd:          etcdFlags{prefix: leases.DefaultPrefix},
 		listen:        defaultListen,
 		adminListen:   defaultAdminListen,
-		etcdListen:    leases.DefaultEmbeddedAddr,
+		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
 		evictAfter:    span(fencing.DefaultEvictAfter),
 		claimTimeout:  span(fencing.DefaultClaimTimeout),
 		verifyTimeout: span(fencing.DefaultVerifyTimeout),
@@ -60,9 +61,9 @@ func newServe(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --upstream DSN (--etcd URL,… | --embed-etcd DIR)",
 		Short: "Run the proxy",
-		Long: `Run the proxy until SIGTERM or SIGINT. It then takes no more clients, lets each session
-end its transaction within --drain-timeout, and cuts off the rest; a second signal
-cuts them off at once.
+		Long: `Run the proxy until SIGTERM, SIGINT or SIGHUP. It then takes no more clients, lets each
+session end its transaction within --drain-timeout, and cuts off the rest; a second
+SIGTERM or SIGINT cuts them off at once.
 
 Each flag can also be set by a variable (FENCEPROXY_CLAIM_TIMEOUT for --claim-timeout) or
 in the file that --config names (claim_timeout: 5s). A flag wins over a variable, a
@@ -177,9 +178,13 @@ func (c *serveCommand) openEtcd(ctx context.Context, logger *slog.Logger) (*clie
 	closeServer := func() {}
 	if c.embedDir != "" {
 		embedded := leases.NewEmbedded(c.embedDir)
-		embedded.Addr = string(c.etcdListen)
+		embedded.Addr = c.etcdListen.String()
 		if err := embedded.Start(ctx); err != nil {
-			return nil, nil, fmt.Errorf("--embed-etcd, --etcd-listen: %w", err)
+			flag := "--embed-etcd"
+			if errors.Is(err, leases.ErrAddrInUse) {
+				flag = "--etcd-listen"
+			}
+			return nil, nil, fmt.Errorf("%s: %w", flag, err)
 		}
 		go watchEtcd(embedded.Err(), logger)
 		logger.Info("embedded etcd serves", "url", embedded.Endpoint(), "dir", c.embedDir)
@@ -264,7 +269,12 @@ func (c *serveCommand) drain(logger *slog.Logger, server *proxy.Server) error {
 func listen(flag string, at address) (net.Listener, error) {
 	ln, err := net.Listen("tcp", string(at))
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w; stop what has the port or choose another", flag, at, rootCause(err))
+		return nil, listenError(flag, at.String(), err)
 	}
 	return ln, nil
+}
+
+// listenError words why a port can't be listened on.
+func listenError(flag, at string, err error) error {
+	return fmt.Errorf("%s %s: %w; stop what has the port or choose another", flag, at, rootCause(err))
 }

@@ -246,7 +246,8 @@ func TestServe_StartErrors(t *testing.T) {
 		"etcd away":      {[]string{"--upstream", upstream, "--etcd", "http://127.0.0.1:1"}, []string{"http://127.0.0.1:1", "refused", "--etcd"}},
 		"port taken":     {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", taken.Addr().String()}, []string{"--listen", "in use"}},
 		"admin taken":    {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()}, []string{"--admin-listen", "in use"}},
-		"etcd abroad":    {[]string{"--upstream", upstream, "--embed-etcd", t.TempDir(), "--etcd-listen", "0.0.0.0:0"}, []string{"--etcd-listen", "loopback"}},
+		"etcd's taken":   {[]string{"--upstream", upstream, "--embed-etcd", t.TempDir(), "--etcd-listen", taken.Addr().String()}, []string{"--etcd-listen", taken.Addr().String(), "stop what listens there"}},
+		"etcd's folder":  {[]string{"--upstream", upstream, "--embed-etcd", "/dev/null", "--etcd-listen", "127.0.0.1:0"}, []string{"--embed-etcd: ", "/dev/null"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := program(t, nil, append([]string{"serve"}, c.args...)...)

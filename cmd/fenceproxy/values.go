@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +47,20 @@ func (w *wait) Set(text string) error {
 func (w *wait) String() string { return time.Duration(*w).String() }
 func (*wait) Type() string     { return "duration" }
 
+// lifetime is the time to live of a lease, which etcd counts in seconds.
+type lifetime time.Duration
+
+func (l *lifetime) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return fmt.Errorf("a duration of 1s or more is expected, such as 30s")
+	}
+	*l = lifetime(d)
+	return nil
+}
+func (l *lifetime) String() string { return time.Duration(*l).String() }
+func (*lifetime) Type() string     { return "duration" }
+
 // address is a host and a port to listen on; port 0 lets the system choose.
 type address string
 
@@ -61,6 +77,37 @@ func (a *address) Set(text string) error {
 }
 func (a *address) String() string { return string(*a) }
 func (*address) Type() string     { return "host:port" }
+
+// loopback is an address that no other machine reaches: the embedded etcd asks
+// for no password.
+type loopback struct{ address }
+
+func (l *loopback) Set(text string) error {
+	var a address
+	if err := a.Set(text); err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(text)
+	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("an address on loopback is expected, such as 127.0.0.1:2379")
+	}
+	l.address = a
+	return nil
+}
+
+// port is that of a server to start; 0 takes a free one.
+type port uint16
+
+func (p *port) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return fmt.Errorf("a port from 0 to 65535 is expected")
+	}
+	*p = port(n)
+	return nil
+}
+func (p *port) String() string { return strconv.Itoa(int(*p)) }
+func (*port) Type() string     { return "port" }
 
 // endpoints are the client addresses of etcd's members.
 type endpoints []string
@@ -144,8 +191,14 @@ func (d *dsn) insists() bool {
 
 // lockKey checks the name of a lock as fencing does.
 func lockKey(key string) error {
-	if _, err := fencing.ParseTag(key, "1", ""); err != nil {
-		return usagef("KEY: %v", err)
+	if key == "" {
+		return usagef("lock: KEY is empty")
+	}
+	var refusal *fencing.Error
+	if _, err := fencing.ParseTag(key, "1", ""); errors.As(err, &refusal) {
+		// The refusal is worded for a session that has set fence.key.
+		why := strings.TrimPrefix(refusal.Message, refusal.Code.Name()+": ")
+		return usagef("lock: KEY: %s", strings.TrimPrefix(why, fencing.SettingKey+": "))
 	}
 	return nil
 }

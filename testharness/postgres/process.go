@@ -24,9 +24,10 @@ const pollEvery = 5 * time.Millisecond
 // logTail is how much of the server's log an error shows, in bytes.
 const logTail = 2000
 
-// Why a server ends at once, where it is worth another try.
+// Why a server ends at once, where the caller can do something about it.
 var (
-	errPortTaken = errors.New("the port is taken")
+	// ErrPortTaken: something else listens on the port that was asked for.
+	ErrPortTaken = errors.New("the port is taken")
 	// errMemoryInUse: a backend of a killed postmaster is not quite gone.
 	errMemoryInUse = errors.New("backends of the server's former life are still there")
 )
@@ -71,7 +72,8 @@ func (s *Server) launchOnce(ctx context.Context) error {
 		said := s.logSince(before)
 		switch {
 		case strings.Contains(said, "could not bind IPv4 address"):
-			err = errPortTaken
+			// That says it all.
+			return errors.Join(fmt.Errorf("start postgres on port %d: %w", s.port, ErrPortTaken), p.stop())
 		case strings.Contains(said, "pre-existing shared memory block"):
 			err = errMemoryInUse
 		}

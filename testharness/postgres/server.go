@@ -154,7 +154,7 @@ func (s *Server) launchAnywhere(ctx context.Context) error {
 		if s.port, err = freePort(); err != nil {
 			return err
 		}
-		if err = s.launch(ctx); !errors.Is(err, errPortTaken) {
+		if err = s.launch(ctx); !errors.Is(err, ErrPortTaken) {
 			return err
 		}
 	}
