@@ -61,6 +61,11 @@ func install(ctx context.Context, tx pgx.Tx, files fs.FS, to int) (from int, err
 	if from > to {
 		return 0, fmt.Errorf("this database has version %d, and this program knows versions up to %d only: use a newer fenceproxy", from, to)
 	}
+	if from == 0 || from == to { // what an earlier version's tables lack, its steps bring
+		if err := undamaged(ctx, tx, "init again"); err != nil {
+			return 0, err
+		}
+	}
 	before, err := grantable(ctx, tx)
 	if err != nil {
 		return 0, err
@@ -96,7 +101,7 @@ func installedVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	}
 	err = tx.QueryRow(ctx, "SELECT version FROM fence.meta").Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, errors.New("table fence.meta is empty: drop schema fence and install it again")
+		return 0, damaged("table fence.meta is empty", "init again")
 	}
 	return version, err
 }

@@ -57,6 +57,28 @@ func TestInstall_Mends(t *testing.T) {
 	}
 }
 
+// TestInstall_Damaged: no install makes up for lost marks.
+func TestInstall_Damaged(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	admin := s.dial(adminRol, database)
+	for _, c := range []struct{ name, damage, says string }{
+		{"a column", "ALTER TABLE fence.mark DROP COLUMN lock_key CASCADE", "table fence.mark lacks lock_key text"},
+		{"the marks", "DROP TABLE fence.mark CASCADE", "table fence.mark is missing"},
+		{"the version", "DELETE FROM fence.meta", "table fence.meta is empty"},
+		{"the version's table", "DROP TABLE fence.meta", "table fence.meta is missing"},
+	} {
+		s.exec(admin, c.damage)
+		_, _, err := fencing.Install(t.Context(), admin)
+		if err == nil || !strings.Contains(err.Error(), "damaged: "+c.says) || !strings.Contains(err.Error(), "DROP SCHEMA fence CASCADE") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want one line that says %q and the mend", c.name, err, c.says)
+		}
+	}
+	s.exec(admin, "DROP SCHEMA fence CASCADE")
+	s.install()
+	s.claim("a", 1)
+}
+
 // newer returns the program's own files with a step to one version more.
 func newer(t *testing.T, step string) fs.FS {
 	t.Helper()

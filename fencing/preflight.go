@@ -73,15 +73,45 @@ func (s *Store) checkSchema(ctx context.Context, conn *pgx.Conn) error {
 	if !claims {
 		return fmt.Errorf("role %s may not claim; run: %s", role, grantClaims(role))
 	}
-	var version int
-	if err := conn.QueryRow(ctx, "SELECT fence.version()").Scan(&version); err != nil {
+	if err := checkVersion(ctx, conn, initialise); err != nil {
+		return err
+	}
+	if err := undamaged(ctx, conn, initialise); err != nil {
+		return err
+	}
+	return checkFunctions(ctx, conn, initialise)
+}
+
+func checkVersion(ctx context.Context, conn *pgx.Conn, initialise string) error {
+	var version *int
+	err := conn.QueryRow(ctx, "SELECT fence.version()").Scan(&version)
+	switch {
+	case hasCode(err, codeNoTable):
+		return damaged("table fence.meta is missing", initialise)
+	case err != nil:
 		return fmt.Errorf("read the version of schema fence: %w", err)
+	case version == nil:
+		return damaged("table fence.meta is empty", initialise)
+	case *version < SchemaVersion:
+		return fmt.Errorf("schema fence has version %d and this fenceproxy needs %d; run: %s", *version, SchemaVersion, initialise)
+	case *version > SchemaVersion:
+		return fmt.Errorf("schema fence has version %d and this fenceproxy knows %d; use a newer fenceproxy", *version, SchemaVersion)
 	}
-	if version < SchemaVersion {
-		return fmt.Errorf("schema fence has version %d and this fenceproxy needs %d; run: %s", version, SchemaVersion, initialise)
+	return nil
+}
+
+// checkFunctions looks for what claims don't call themselves: the check that
+// sessions run, and what it and fence.claim call.
+func checkFunctions(ctx context.Context, conn *pgx.Conn, initialise string) error {
+	names := []string{"fence.check(boolean)", "fence.check_tag(boolean)", "fence.check_key(text, bigint)",
+		"fence.describe(fence.mark, bigint)", "fence.refuse_tag(text)", "fence.whereabouts()"}
+	const query = "SELECT coalesce(min(name), '') FROM unnest($1::text[]) AS name WHERE to_regprocedure(name) IS NULL"
+	var missing string
+	if err := conn.QueryRow(ctx, query, names).Scan(&missing); err != nil {
+		return fmt.Errorf("look for the functions of schema fence: %w", err)
 	}
-	if version > SchemaVersion {
-		return fmt.Errorf("schema fence has version %d and this fenceproxy knows %d; use a newer fenceproxy", version, SchemaVersion)
+	if missing != "" {
+		return fmt.Errorf("function %s is missing; run: %s", missing, initialise)
 	}
 	return nil
 }

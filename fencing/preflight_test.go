@@ -42,6 +42,13 @@ func TestStore_Preflight(t *testing.T) {
 		{"may not see", "REVOKE pg_read_all_stats FROM fence_admin", "GRANT pg_read_all_stats TO fence_admin", adminRol, database, []string{"may not see what blocks a claim", "GRANT pg_read_all_stats TO fence_admin"}},
 		{"an older schema", "UPDATE fence.meta SET version = 0", "UPDATE fence.meta SET version = 1", adminRol, database, []string{"has version 0", "fenceproxy init"}},
 		{"a newer schema", "UPDATE fence.meta SET version = 99", "UPDATE fence.meta SET version = 1", adminRol, database, []string{"has version 99", "newer fenceproxy"}},
+		{"no marks", "ALTER TABLE fence.mark RENAME TO gone", "ALTER TABLE fence.gone RENAME TO mark", adminRol, database, []string{"damaged: table fence.mark is missing", "restore", "DROP SCHEMA fence CASCADE", "fenceproxy init --upstream 'postgres://"}},
+		{"no version", "ALTER TABLE fence.meta RENAME TO gone", "ALTER TABLE fence.gone RENAME TO meta", adminRol, database, []string{"damaged: table fence.meta is missing", "fenceproxy init"}},
+		{"an empty version", "CREATE TABLE public.meta AS TABLE fence.meta; DELETE FROM fence.meta", "INSERT INTO fence.meta TABLE public.meta", adminRol, database, []string{"damaged: table fence.meta is empty", "fenceproxy init"}},
+		{"no lineage", "ALTER TABLE fence.lineage RENAME TO gone", "ALTER TABLE fence.gone RENAME TO lineage", adminRol, database, []string{"damaged: table fence.lineage is missing"}},
+		{"a column is missing", "ALTER TABLE fence.mark RENAME lock_key TO gone", "ALTER TABLE fence.mark RENAME gone TO lock_key", adminRol, database, []string{"damaged: table fence.mark lacks lock_key text"}},
+		{"no primary key", "ALTER TABLE fence.mark DROP CONSTRAINT mark_pkey", "ALTER TABLE fence.mark ADD PRIMARY KEY (resource_key)", adminRol, database, []string{"damaged: table fence.mark lacks PRIMARY KEY (resource_key)"}},
+		{"the check is missing", "ALTER FUNCTION fence.check(boolean) RENAME TO gone", "ALTER FUNCTION fence.gone(boolean) RENAME TO \"check\"", adminRol, database, []string{"function fence.check(boolean) is missing", "fenceproxy init"}},
 		{"a function is missing", "ALTER FUNCTION fence.accepted(text) RENAME TO gone", "ALTER FUNCTION fence.gone(text) RENAME TO accepted", adminRol, database, []string{"not installed, or an old one", "fenceproxy init"}},
 	}
 	for _, c := range cases {

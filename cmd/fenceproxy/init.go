@@ -45,7 +45,7 @@ func install(ctx context.Context, upstream upstreamFlags, stdout io.Writer) erro
 	defer conn.Close(context.WithoutCancel(ctx))
 	from, to, err := fencing.Install(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("install schema fence in %s: %w", upstream.where(), err)
+		return fmt.Errorf("PostgreSQL at %s: %w", upstream.where(), err)
 	}
 	done := fmt.Sprintf("upgraded schema fence from version %d to %d", from, to)
 	switch from {

@@ -26,11 +26,21 @@ func TestInit(t *testing.T) {
 	serveOn(t, s)
 }
 
-func TestInit_Errors(t *testing.T) {
-	s := stack.New(t, "app")
-	if err := s.CreateDatabase(context.Background(), "bare"); err != nil {
+// breakSchema makes a database whose schema fence has lost its marks.
+func breakSchema(t *testing.T, s *stack.Stack, database string) {
+	t.Helper()
+	if err := s.CreateDatabase(context.Background(), database); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Install(context.Background(), database); err != nil {
+		t.Fatal(err)
+	}
+	exec1(t, open(t, s.DSN(stack.RoleFence, database)), "DROP TABLE fence.mark CASCADE")
+}
+
+func TestInit_Errors(t *testing.T) {
+	s := stack.New(t, "app")
+	breakSchema(t, s, "broken")
 	for name, c := range map[string]struct {
 		dsn  string
 		want []string
@@ -38,6 +48,7 @@ func TestInit_Errors(t *testing.T) {
 		"away":           {"postgres://u:hunter2@127.0.0.1:1/app", []string{"127.0.0.1:1", "refused", "--upstream"}},
 		"wrong password": {"postgres://fence:hunter2@" + s.Postgres.Addr() + "/app", []string{"password authentication failed", "28P01"}},
 		"no database":    {s.DSN(stack.RoleFence, "nowhere"), []string{"nowhere", "3D000"}},
+		"damaged":        {s.DSN(stack.RoleFence, "broken"), []string{"database broken", "damaged: table fence.mark is missing", "DROP SCHEMA fence CASCADE"}},
 		"not its schema": {s.DSN(stack.RoleApp, "app"), []string{"database app", "fence"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -229,6 +229,7 @@ func TestServe_StartErrors(t *testing.T) {
 	if err := s.CreateDatabase(context.Background(), "bare"); err != nil {
 		t.Fatal(err)
 	}
+	breakSchema(t, s, "broken")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -242,6 +243,7 @@ func TestServe_StartErrors(t *testing.T) {
 		"upstream away":  {[]string{"--upstream", "postgres://u:hunter2@127.0.0.1:1/app", "--etcd", etcd}, []string{"127.0.0.1:1", "refused"}},
 		"wrong password": {[]string{"--upstream", "postgres://fence:hunter2@" + s.Postgres.Addr() + "/app", "--etcd", etcd}, []string{"password authentication failed"}},
 		"no schema":      {[]string{"--upstream", s.DSN(stack.RoleFence, "bare"), "--etcd", etcd}, []string{"schema fence", "fenceproxy init", "bare"}},
+		"damaged":        {[]string{"--upstream", s.DSN(stack.RoleFence, "broken"), "--etcd", etcd}, []string{"database broken", "damaged: table fence.mark is missing", "DROP SCHEMA fence CASCADE", "fenceproxy init"}},
 		"no rights":      {[]string{"--upstream", s.DSN(stack.RoleApp, "app"), "--etcd", etcd}, []string{"GRANT"}},
 		"etcd away":      {[]string{"--upstream", upstream, "--etcd", "http://127.0.0.1:1"}, []string{"http://127.0.0.1:1", "refused", "--etcd"}},
 		"port taken":     {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", taken.Addr().String()}, []string{"--listen", "in use"}},
