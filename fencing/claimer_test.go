@@ -165,7 +165,7 @@ func TestClaimer_Lineage(t *testing.T) {
 		e := holder("a", 12)
 		e.cluster = "c2"
 		err := s.claimer(e).Claim(t.Context(), database, fencing.Pair{Key: "a", Token: 12})
-		refusal(t, err, fencing.CodeLineage, "c2", "adopt-lineage")
+		refusal(t, err, fencing.CodeLineage, "c2", "When etcd is replaced")
 	})
 	t.Run("revisions run backwards", func(t *testing.T) {
 		s := newStack(t)

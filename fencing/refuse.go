@@ -58,7 +58,7 @@ func stale(p Pair, m Mark) *Error {
 func lineage(p Pair, format string, args ...any) *Error {
 	return Refuse(CodeLineage, "%s token %d: "+format, append([]any{p.Key, p.Token}, args...)...).With(
 		"etcd was restored from an older backup or replaced, so its revisions and the tokens accepted so far can't be compared.",
-		"An operator must look at etcd, and then run: fenceproxy adopt-lineage")
+		"Every new claim in this database is refused until an operator has looked at etcd. If it was replaced for good, follow \"When etcd is replaced\" in fenceproxy's README.")
 }
 
 func notInstalled(err error) bool {

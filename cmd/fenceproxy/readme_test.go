@@ -2,15 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -26,17 +32,24 @@ func freePort(t testing.TB) string {
 	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
 }
 
-// The README's quick start works as it stands, but for ports and paths.
-func TestReadme_QuickStart(t *testing.T) {
+// readmeBlock is the README's one block in a language.
+func readmeBlock(t *testing.T, language string) string {
+	t.Helper()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(text), "```sh\n")
+	_, block, _ := strings.Cut(string(text), "```"+language+"\n")
 	block, _, found := strings.Cut(block, "```")
 	if !found {
-		t.Fatal("README.md has no block of sh")
+		t.Fatalf("README.md has no block of %s", language)
 	}
+	return block
+}
+
+// The README's quick start works as it stands, but for ports and paths.
+func TestReadme_QuickStart(t *testing.T) {
+	block := readmeBlock(t, "sh")
 	s := stack.New(t)
 	if err := s.CreateDatabase(context.Background(), "app"); err != nil {
 		t.Fatal(err)
@@ -71,5 +84,66 @@ func TestReadme_QuickStart(t *testing.T) {
 	}
 	if err := conn.QueryRow(context.Background(), "SELECT count(*) FROM fence.status WHERE resource_key = 'report:2026-07'").Scan(&n); err != nil || n != 1 {
 		t.Errorf("got %d, %v, want its mark", n, err)
+	}
+}
+
+// An etcd with an empty data folder in the place of the old one: new claims are
+// refused until the owner of schema fence has run what the README says, and no
+// token of the old etcd counts afterwards.
+func TestReadme_EtcdReplaced(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s)
+	for range 20 { // so that the new etcd's tokens are lower
+		if _, err := s.Client.Put(t.Context(), "elsewhere", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := hold(t, s.Client, "order:1").Token()
+	before := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", old)...)
+	exec1(t, before, "CREATE TABLE t (i int)")
+
+	addr := strings.TrimPrefix(s.Etcd.Endpoint(), "http://")
+	s.Etcd.Close()
+	s.Etcd = leases.NewEmbedded(t.TempDir())
+	s.Etcd.Addr = addr
+	if err := s.Etcd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lease := hold(t, etcdClient(t, s.Etcd), "order:1")
+	if lease.Token() >= old {
+		t.Fatalf("got token %d after %d: this proves nothing", lease.Token(), old)
+	}
+	insert := func(token fencing.Token) *pgconn.PgError {
+		conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", token)...)
+		_, err := conn.Exec(t.Context(), "INSERT INTO t VALUES (1)")
+		var refusal *pgconn.PgError
+		if err != nil && !errors.As(err, &refusal) {
+			t.Fatal(err)
+		}
+		return refusal
+	}
+	refusal := insert(lease.Token())
+	if refusal == nil || refusal.Code != string(fencing.CodeLineage) || !strings.Contains(refusal.Hint, `"When etcd is replaced"`) {
+		t.Fatalf("got %+v, want %s and where to read on", refusal, fencing.CodeLineage)
+	}
+	cluster := regexp.MustCompile(`etcd cluster ([0-9a-f]+) `).FindStringSubmatch(refusal.Message)
+	if cluster == nil {
+		t.Fatalf("got %q, want the cluster in it", refusal.Message)
+	}
+
+	sql := strings.Replace(readmeBlock(t, "sql"), "CLUSTER", cluster[1], 1)
+	exec1(t, open(t, s.DSN(stack.RoleFence, "app")), sql)
+	if refusal := insert(lease.Token()); refusal != nil {
+		t.Errorf("the new holder: got %v", refusal)
+	}
+	if refusal := insert(old); refusal == nil || refusal.Code != string(fencing.CodeNotHolder) {
+		t.Errorf("a new session with the old token: got %v, want %s", refusal, fencing.CodeNotHolder)
+	}
+	if _, err := before.Exec(t.Context(), "INSERT INTO t VALUES (2)"); !strings.HasPrefix(code(err), "LF") && !before.IsClosed() {
+		t.Errorf("the old session: got %v, want a refusal", err)
+	}
+	var n int
+	if err := open(t, s.DSN(stack.RoleApp, "app")).QueryRow(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil || n != 1 {
+		t.Errorf("got %d rows, %v, want the new holder's", n, err)
 	}
 }
