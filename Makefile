@@ -14,7 +14,7 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 setup: ## install or name everything that the other targets need
-	@testharness/setup.sh go cc postgres lint
+	@testharness/setup.sh go cc postgres etcdctl lint
 
 build: ## bin/fenceproxy
 	@testharness/setup.sh go
@@ -25,13 +25,13 @@ demo: build ## a paused lock holder corrupts data, and is refused through the pr
 	bin/fenceproxy demo --all
 
 test: ## every test, race detector on, against real Postgres and etcd
-	@testharness/setup.sh go cc postgres
+	@testharness/setup.sh go cc postgres etcdctl
 	$(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) ./...
 
 race: test ## the same: tests always run under the race detector
 
 quick: ## every test without the race detector
-	@testharness/setup.sh go cc postgres
+	@testharness/setup.sh go cc postgres etcdctl
 	$(GO) test -p 2 -timeout $(TEST_TIMEOUT) ./...
 
 lint: ## gofmt, vet, import direction, golangci-lint, shellcheck

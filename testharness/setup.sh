@@ -5,6 +5,7 @@
 #   go        the Go toolchain (never installed, only named)
 #   cc        a C compiler and libc headers, for -race and a test-only parser
 #   postgres  PostgreSQL server binaries, psql and pgbench
+#   etcdctl   etcd's command-line client, which tests take locks with
 #   lint      shellcheck
 #
 # It is silent and touches nothing when everything is there.
@@ -110,12 +111,17 @@ install_server() {
 	install "PostgreSQL server binaries, for throw-away databases" postgresql
 }
 
+need_etcdctl() {
+	has etcdctl || install "etcdctl, which tests take locks with" etcd-client
+	has etcdctl || die "missing: etcdctl 3.4 or newer; get it from https://etcd.io and put it on PATH"
+}
+
 need_lint() { has shellcheck || install "shellcheck, for make lint" shellcheck; }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|lint ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | lint) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres or lint" ;;
+	go | cc | postgres | etcdctl | lint) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl or lint" ;;
 	esac
 done
