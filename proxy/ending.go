@@ -137,6 +137,7 @@ func (s *session) answerInstead(t byte, counted bool) error {
 			return err
 		}
 	}
+	_ = s.toBackend.Flush() // what is to be answered yet may not have left
 	<-s.replied
 	s.mu.Lock()
 	e := s.ending

@@ -1,10 +1,14 @@
 package proxy_test
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
 )
 
 // A claim through the same proxy that comes after a COMMIT was executed and
@@ -116,5 +120,44 @@ func TestSession_EvictedInCopy(t *testing.T) {
 				t.Errorf("next request: got %s, want %s", got, want)
 			}
 		})
+	}
+}
+
+// A claim through the same proxy that comes while a long pipeline is read:
+// what was taken from the client by then reaches PostgreSQL, and the client
+// hears the end of it.
+func TestSession_EvictedInLongPipeline(t *testing.T) {
+	s := newStack(t, 1)
+	s.holders.hold("k", 1)
+	var pipeline []pgproto3.FrontendMessage
+	for range 2000 {
+		pipeline = append(pipeline, segments("SELECT 1")...)
+	}
+	for token := 1; token < 40; token += 2 {
+		s.holders.hold("k", fencing.Token(token))
+		c := s.taggedFrontend(0, "k", token)
+		s.holders.hold("k", fencing.Token(token+1))
+		next := s.session(0, "", 0)
+		go func() {
+			for _, m := range pipeline {
+				c.fe.Send(m)
+			}
+			_ = c.fe.Flush() // it may be closed before all was read
+		}()
+		c.until('C')
+		s.tag(next, "k", fencing.Token(token+1))
+		for {
+			m, err := c.fe.Receive()
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal("the client waits for ever")
+			}
+			if err != nil {
+				break
+			}
+			if e, ok := m.(*pgproto3.ErrorResponse); ok && e.Code == "LF005" {
+				break
+			}
+		}
+		c.conn.Close()
 	}
 }
