@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -48,7 +47,11 @@ func TestPlanQuery(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if got := strings.Trim(fmt.Sprint(p.purposes), "[]"); got != c.purposes {
+			var purposes []string
+			for _, purpose := range p.purposes {
+				purposes = append(purposes, purpose.String())
+			}
+			if got := strings.Join(purposes, " "); got != c.purposes {
 				t.Errorf("purposes: got %s, want %s", got, c.purposes)
 			}
 			if got, want := p.lateCommit, strings.Contains(c.purposes, "late-commit"); got != want {

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"testing"
 )
 
@@ -71,7 +70,7 @@ func TestSession_TaggedWithinASegment(t *testing.T) {
 	if got, _ := readToReady(t, conn); got != "12DCCCZ" {
 		t.Errorf("got %s, want 12DCCCZ", got)
 	}
-	if _, err := io.WriteString(conn, string(frame('Q', "INSERT INTO t VALUES (1, 'x')\x00"))); err != nil {
+	if _, err := conn.Write(frame('Q', "INSERT INTO t VALUES (1, 'x')\x00")); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := readToReady(t, conn); got != "CZ" {

@@ -399,7 +399,7 @@ func letter(c check) string { return [...]string{"-", "e", "l", "f"}[c] }
 func TestTxn_FailedBlock(t *testing.T) {
 	for m := range segmentEnd {
 		tx := txn{block: blockFailed}
-		c := checkNone
+		var c check
 		if m == unseen {
 			c = tx.unknown()
 		} else {
