@@ -39,6 +39,7 @@ type Upstream struct {
 type Server struct {
 	Upstream     Upstream
 	Claims       Claims
+	TLS          ClientTLS
 	Logger       *slog.Logger
 	Metrics      *Metrics
 	LoginTimeout time.Duration // from accept to the end of authentication

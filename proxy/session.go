@@ -112,7 +112,7 @@ func newSession(srv *Server, client net.Conn, id uint64) *session {
 // run is the whole life of a session.
 func (s *session) run() {
 	defer s.srv.ended(s)
-	defer s.client.Close()
+	defer s.closeClient()
 	s.client.SetDeadline(time.Now().Add(s.srv.LoginTimeout))
 	ok, err := s.startup()
 	if s.backend != nil {
@@ -142,6 +142,10 @@ func reason(err error) string {
 	}
 	return err.Error()
 }
+
+// closeClient closes the client's socket, which may have been encrypted since
+// the session began.
+func (s *session) closeClient() { s.client.Close() }
 
 // finish ends both directions after the request pump has ended with err. A
 // client that half-closed after its last request still gets its answers: the
@@ -319,9 +323,9 @@ func (s *session) drain() {
 
 // abort ends the session at once.
 func (s *session) abort() {
-	s.client.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.client.Close()
 	if s.backend != nil {
 		s.backend.Close()
 	}

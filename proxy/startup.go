@@ -53,6 +53,9 @@ func (s *session) startup() (ok bool, err error) {
 // returns the startup packet; nil after a cancel request.
 func (s *session) firstPacket() ([]byte, error) {
 	asked := map[uint32]bool{}
+	if err := s.maybeDirectTLS(); err != nil {
+		return nil, err
+	}
 	for {
 		packet, err := s.fromClient.ReadPacket(wire.MaxStartupLength)
 		if errors.Is(err, io.EOF) {
@@ -67,17 +70,23 @@ func (s *session) firstPacket() ([]byte, error) {
 			s.srv.forwardCancel(packet)
 			return nil, nil
 		case wire.CodeSSL, wire.CodeGSSEnc:
-			if asked[code] {
+			if asked[code] || s.encrypted() {
 				return nil, s.reject("0A000", "encryption was asked for twice", nil)
 			}
 			asked[code] = true
-			s.toClient.Write([]byte{'N'})
-			if err := s.toClient.Flush(); err != nil {
-				return nil, fmt.Errorf("answer encryption request: %w", err)
+			answer := s.answerTLS
+			if code == wire.CodeGSSEnc {
+				answer = func() error { return s.answerByte('N') }
+			}
+			if err := answer(); err != nil {
+				return nil, err
 			}
 		default:
 			if code>>16 != 3 {
 				return nil, s.reject("0A000", fmt.Sprintf("unsupported frontend protocol %d.%d: fenceproxy supports 3.x", code>>16, code&0xffff), nil)
+			}
+			if s.srv.TLS.Mode == TLSRequire && !s.encrypted() {
+				return nil, s.reject("28000", "fenceproxy takes only encrypted connections: use sslmode=require or stricter", nil)
 			}
 			return packet, nil
 		}

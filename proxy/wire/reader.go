@@ -191,6 +191,17 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
+// Peek waits for one byte and returns it without consuming it.
+func (r *Reader) Peek() (byte, error) {
+	if err := r.fill(1); err != nil {
+		return 0, err
+	}
+	return r.buf[r.r], nil
+}
+
+// Rest returns the bytes that were read from the socket and not consumed.
+func (r *Reader) Rest() []byte { return r.buf[r.r:r.w] }
+
 // ReadPacket reads a packet that has no type byte, which is what a connection
 // begins with: a length of four bytes, then a code or version of four, then
 // the rest. It returns the packet with its length. Lengths outside 8 to most

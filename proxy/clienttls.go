@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// A TLSMode says whether clients may or must encrypt.
+type TLSMode uint8
+
+const (
+	// TLSDisable: a request for TLS is answered with no.
+	TLSDisable TLSMode = iota
+	// TLSAllow: clients may encrypt.
+	TLSAllow
+	// TLSRequire: clients must encrypt; only a cancel request needn't.
+	TLSRequire
+)
+
+func (m TLSMode) String() string {
+	switch m {
+	case TLSDisable:
+		return "disable"
+	case TLSAllow:
+		return "allow"
+	case TLSRequire:
+		return "require"
+	}
+	return fmt.Sprintf("mode %d", uint8(m))
+}
+
+// ALPN is the protocol name that clients which begin with TLS at once must
+// ask for. PostgreSQL: PG_ALPN_PROTOCOL in pqcomm.h.
+const ALPN = "postgresql"
+
+// A ClientTLS says how sessions with clients are encrypted.
+type ClientTLS struct {
+	Mode TLSMode
+	// Config is asked for each handshake, so that certificates can change
+	// while the proxy runs. It must not be nil unless Mode is TLSDisable.
+	Config func() *tls.Config
+}
+
+// firstByteTLS is what a TLS handshake begins with; no startup packet does,
+// since that would be one of over 300 MB.
+const firstByteTLS = 0x16
+
+var errPlaintext = errors.New("unencrypted bytes came after the request for TLS")
+
+// maybeDirectTLS encrypts at once if the client began with a handshake.
+func (s *session) maybeDirectTLS() error {
+	if s.srv.TLS.Mode == TLSDisable {
+		return nil
+	}
+	first, err := s.fromClient.Peek()
+	if err != nil || first != firstByteTLS {
+		return nil // ReadPacket meets the error again
+	}
+	if err := s.encrypt(s.fromClient.Rest()); err != nil {
+		return err
+	}
+	if got := s.client.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != ALPN {
+		return fmt.Errorf("direct TLS without the protocol name %q", ALPN)
+	}
+	return nil
+}
+
+// answerTLS answers a request for TLS and encrypts if it says yes.
+func (s *session) answerTLS() error {
+	if s.srv.TLS.Mode == TLSDisable {
+		return s.answerByte('N')
+	}
+	if len(s.fromClient.Rest()) > 0 {
+		// Bytes that someone put before the handshake (CVE-2021-3935).
+		s.farewell(wire.Report{
+			Severity: "FATAL", Code: "08P01", Message: "received unencrypted data after SSL request",
+			Detail: "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.",
+		})
+		return errPlaintext
+	}
+	if err := s.answerByte('S'); err != nil {
+		return err
+	}
+	return s.encrypt(nil)
+}
+
+// answerByte answers a request for encryption.
+func (s *session) answerByte(b byte) error {
+	s.toClient.Write([]byte{b})
+	if err := s.toClient.Flush(); err != nil {
+		return fmt.Errorf("answer encryption request: %w", err)
+	}
+	return nil
+}
+
+// encrypt takes the handshake; read are bytes of it that were read already.
+func (s *session) encrypt(read []byte) error {
+	config := s.srv.TLS.Config().Clone()
+	config.NextProtos = []string{ALPN}
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	conn := tls.Server(&unread{Conn: s.client, bytes: append([]byte(nil), read...)}, config)
+	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+	s.mu.Lock()
+	s.client = conn
+	s.mu.Unlock()
+	s.fromClient, s.toClient = wire.NewReader(conn), wire.NewWriter(conn)
+	return nil
+}
+
+// encrypted reports whether the client's leg is encrypted.
+func (s *session) encrypted() bool {
+	_, ok := s.client.(*tls.Conn)
+	return ok
+}
+
+// An unread is a connection some of whose bytes were read already.
+type unread struct {
+	net.Conn
+	bytes []byte
+}
+
+func (u *unread) Read(p []byte) (int, error) {
+	if len(u.bytes) == 0 {
+		return u.Conn.Read(p)
+	}
+	n := copy(p, u.bytes)
+	u.bytes = u.bytes[n:]
+	return n, nil
+}
