@@ -28,12 +28,6 @@ type Claims interface {
 	Superseded(ctx context.Context, database string, tag fencing.Tag) error
 }
 
-// Upstream is the PostgreSQL server behind the proxy, as net.Dial takes it.
-type Upstream struct {
-	Network string // tcp or unix
-	Address string
-}
-
 // A Server accepts clients and gives each a session of its own with the
 // upstream. Fields may be set before Serve.
 type Server struct {
@@ -232,34 +226,4 @@ func (s *Server) Evict(database, key string, below fencing.Token) int {
 		}
 	}
 	return n
-}
-
-// forwardCancel passes a cancel request on to the upstream if it names a
-// session of this proxy. Anything else is dropped silently, as PostgreSQL
-// does.
-func (s *Server) forwardCancel(packet []byte) {
-	s.mu.Lock()
-	_, known := s.cancels[string(packet[8:])]
-	s.mu.Unlock()
-	if !known {
-		return
-	}
-	conn, err := s.dial()
-	if err != nil {
-		s.Logger.Warn("forward cancel request", "error", err)
-		return
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(s.DialTimeout))
-	if _, err := conn.Write(packet); err != nil {
-		s.Logger.Warn("forward cancel request", "error", err)
-		return
-	}
-	// The server closes when the signal is sent; the client waits for that.
-	_, _ = conn.Read(make([]byte, 1))
-}
-
-func (s *Server) dial() (net.Conn, error) {
-	d := net.Dialer{Timeout: s.DialTimeout}
-	return d.DialContext(s.ctx, s.Upstream.Network, s.Upstream.Address)
 }

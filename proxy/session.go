@@ -22,6 +22,7 @@ type session struct {
 	log       *slog.Logger
 	client    net.Conn
 	backend   net.Conn
+	endpoint  Endpoint // where backend goes; set before the cancel key is known
 	cancelKey string
 	database  string
 	user      string

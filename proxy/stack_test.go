@@ -60,7 +60,16 @@ type stack struct {
 
 func newStack(t *testing.T, proxies int) *stack {
 	t.Helper()
-	pg := postgres.New(t, postgres.Options{})
+	s := newStackOn(t, postgres.New(t, postgres.Options{}))
+	for range proxies {
+		s.addProxy(s.pg.Addr())
+	}
+	return s
+}
+
+// newStackOn makes a stack of a running server, without proxies.
+func newStackOn(t *testing.T, pg *postgres.Server) *stack {
+	t.Helper()
 	s := &stack{t: t, pg: pg, holders: &holders{tokens: map[string]fencing.Token{}}}
 	s.admin = s.connect(pg.DSN("postgres", "postgres"))
 	if _, _, err := fencing.Install(t.Context(), s.admin); err != nil {
@@ -69,22 +78,23 @@ func newStack(t *testing.T, proxies int) *stack {
 	s.exec(`CREATE TABLE t (id int PRIMARY KEY, v text);
 		CREATE FUNCTION writes() RETURNS int LANGUAGE sql VOLATILE AS 'INSERT INTO t VALUES (99, ''sneaky'') RETURNING id';
 		CREATE VIEW sneaky AS SELECT writes() AS x`)
-	for range proxies {
-		s.addProxy(pg.Addr())
-	}
 	return s
 }
 
-// addProxy starts a proxy before the given address of PostgreSQL.
-func (s *stack) addProxy(upstream string) string {
+// addProxy starts a proxy before the given address of PostgreSQL; set changes
+// it before it serves.
+func (s *stack) addProxy(upstream string, set ...func(*proxy.Server)) string {
 	s.t.Helper()
 	store, err := fencing.NewStore(s.pg.DSN("postgres", "postgres"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	claimer := fencing.NewClaimer(store, s.holders, nil)
-	server := proxy.NewServer(proxy.Upstream{Network: "tcp", Address: upstream}, claimer)
+	server := proxy.NewServer(proxy.TCP(upstream), claimer)
 	claimer.Evictor = server
+	for _, f := range set {
+		f(server)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)

@@ -29,12 +29,12 @@ func (s *session) startup() (ok bool, err error) {
 	if s.database == "" {
 		s.database = s.user
 	}
-	conn, err := s.srv.dial()
+	conn, endpoint, err := s.srv.dial()
 	if err != nil {
 		return false, s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
 	}
 	s.mu.Lock()
-	s.backend = conn
+	s.backend, s.endpoint = conn, endpoint
 	s.mu.Unlock()
 	s.fromBackend, s.toBackend = wire.NewReader(conn), wire.NewWriter(conn)
 	if err := s.toBackend.Write(packet); err != nil {

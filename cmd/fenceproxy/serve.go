@@ -101,9 +101,6 @@ func (c *serveCommand) check() error {
 	if err := c.upstream.check(); err != nil {
 		return err
 	}
-	if c.upstream.dsn.insists() {
-		return usagef("--upstream: sslmode require and above can't be honoured: client sessions reach the upstream without TLS")
-	}
 	switch external, embedded := len(c.etcd.endpoints) > 0, c.embedDir != ""; {
 	case external && embedded:
 		return usagef("--etcd and --embed-etcd exclude each other")
@@ -142,8 +139,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	claimer := c.claimer(store, authority)
 	claimer.Observer = newClaimObserver(logger, registry)
 	defer claimer.Close()
-	network, addr := c.upstream.dsn.dial()
-	server := proxy.NewServer(proxy.Upstream{Network: network, Address: addr}, claimer)
+	server := proxy.NewServer(c.upstream.dsn.upstream(), claimer)
 	server.Logger, server.Metrics = logger, proxy.NewMetrics(registry)
 	claimer.Evictor = server
 

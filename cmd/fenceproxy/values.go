@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy"
 )
 
 // The types of flags. Each checks in Set, so that a bad value is refused
@@ -176,17 +178,18 @@ func (d *dsn) dial() (network, addr string) {
 	return pgconn.NetworkAddress(d.config.Host, d.config.Port)
 }
 
-// insists says whether the DSN accepts TLS only (sslmode require or above).
-func (d *dsn) insists() bool {
-	if d.config.TLSConfig == nil {
-		return false
+// upstream is where the proxy dials for its clients' sessions: as sslmode has
+// it, encrypted, plain, or one after the other.
+func (d *dsn) upstream() proxy.Upstream {
+	way := func(host string, port uint16, config *tls.Config) proxy.Endpoint {
+		network, addr := pgconn.NetworkAddress(host, port)
+		return proxy.Endpoint{Network: network, Address: addr, TLS: config, Direct: config != nil && d.config.SSLNegotiation == "direct"}
 	}
+	all := proxy.Upstream{way(d.config.Host, d.config.Port, d.config.TLSConfig)}
 	for _, f := range d.config.Fallbacks {
-		if f.TLSConfig == nil {
-			return false
-		}
+		all = append(all, way(f.Host, f.Port, f.TLSConfig))
 	}
-	return true
+	return all
 }
 
 // lockKey checks the name of a lock as fencing does.

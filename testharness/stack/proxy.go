@@ -37,7 +37,7 @@ func (s *Stack) StartProxy(database, addr string, logger *slog.Logger) (*Proxy, 
 		return nil, fmt.Errorf("listen for clients: %w", err)
 	}
 	claimer := fencing.NewClaimer(store, leases.NewAuthority(s.Client), nil)
-	server := proxy.NewServer(proxy.Upstream{Network: "tcp", Address: s.Postgres.Addr()}, claimer)
+	server := proxy.NewServer(proxy.TCP(s.Postgres.Addr()), claimer)
 	if logger != nil {
 		server.Logger = logger
 	}

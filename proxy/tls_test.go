@@ -1,0 +1,279 @@
+package proxy_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+)
+
+// An authority signs certificates for tests.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, pool: x509.NewCertPool()}
+	a.key = newKey(t)
+	a.cert = a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}, nil, &a.key.PublicKey)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) sign(c, parent *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
+	a.t.Helper()
+	c.SerialNumber = big.NewInt(time.Now().UnixNano())
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if parent == nil {
+		parent = c
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, public, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return cert
+}
+
+// leaf makes a certificate for name, a host or a user.
+func (a *authority) leaf(name string) tls.Certificate {
+	a.t.Helper()
+	key := newKey(a.t)
+	c := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	return tls.Certificate{Certificate: [][]byte{a.sign(c, a.cert, &key.PublicKey).Raw}, PrivateKey: key}
+}
+
+// files writes a certificate and its key where PostgreSQL's user can read them.
+func (a *authority) files(c tls.Certificate) (cert, key string) {
+	a.t.Helper()
+	dir, err := os.MkdirTemp("", "fenceproxy-tls")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { os.RemoveAll(dir) })
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	der, err := x509.MarshalECPrivateKey(c.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, key: {Type: "EC PRIVATE KEY", Bytes: der},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	if os.Geteuid() == 0 {
+		owner, err := user.Lookup("postgres")
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		uid, _ := strconv.Atoi(owner.Uid)
+		for _, path := range []string{dir, cert, key} {
+			if err := os.Chown(path, uid, -1); err != nil {
+				a.t.Fatal(err)
+			}
+		}
+	}
+	return cert, key
+}
+
+func (s *stack) connectTLS(addr, params string, config *tls.Config) (*pgx.Conn, error) {
+	s.t.Helper()
+	c, err := pgx.ParseConfig("postgres://postgres@" + addr + "/postgres?" + params)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if config != nil {
+		c.TLSConfig, c.Fallbacks = config, nil
+	}
+	conn, err := pgx.ConnectConfig(s.t.Context(), c)
+	if err == nil {
+		s.t.Cleanup(func() { conn.Close(context.Background()) })
+	}
+	return conn, err
+}
+
+// Clients encrypt as the mode has it: on request, at once, or not at all.
+func TestServer_ClientTLS(t *testing.T) {
+	s := newStack(t, 0)
+	ca := newAuthority(t)
+	var current atomic.Pointer[tls.Config]
+	current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("first")}})
+	addrs := map[proxy.TLSMode]string{}
+	for _, mode := range []proxy.TLSMode{proxy.TLSDisable, proxy.TLSAllow, proxy.TLSRequire} {
+		addrs[mode] = s.addProxy(s.pg.Addr(), func(server *proxy.Server) {
+			server.TLS = proxy.ClientTLS{Mode: mode, Config: current.Load}
+		})
+	}
+	trusting := func() *tls.Config { return &tls.Config{RootCAs: ca.pool, ServerName: "127.0.0.1"} }
+	direct := func() *tls.Config { c := trusting(); c.NextProtos = []string{"postgresql"}; return c }
+	for _, c := range []struct {
+		name, params string
+		config       *tls.Config
+		ok           map[proxy.TLSMode]bool
+	}{
+		{"plain", "sslmode=disable", nil, map[proxy.TLSMode]bool{proxy.TLSDisable: true, proxy.TLSAllow: true}},
+		{"on request", "sslmode=require", trusting(), map[proxy.TLSMode]bool{proxy.TLSAllow: true, proxy.TLSRequire: true}},
+		{"direct", "sslmode=require&sslnegotiation=direct", direct(), map[proxy.TLSMode]bool{proxy.TLSAllow: true, proxy.TLSRequire: true}},
+		{"direct without a protocol name", "sslmode=require&sslnegotiation=direct", trusting(), nil},
+	} {
+		for mode, addr := range addrs {
+			t.Run(c.name+"/"+mode.String(), func(t *testing.T) {
+				conn, err := s.connectTLS(addr, c.params, c.config)
+				if got, want := err == nil, c.ok[mode]; got != want {
+					t.Fatalf("connected: got %v, want %v (%v)", got, want, err)
+				}
+				if err != nil {
+					return
+				}
+				if _, err := conn.Exec(t.Context(), "SELECT repeat('x', 100000)"); err != nil {
+					t.Error(err)
+				}
+				done := make(chan error, 1)
+				go func() {
+					_, err := conn.Exec(context.Background(), "SELECT pg_sleep(600)")
+					done <- err
+				}()
+				s.running("pg_sleep")
+				if err := conn.PgConn().CancelRequest(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := <-done; code(err) != "57014" {
+					t.Errorf("cancel: got %v", err)
+				}
+			})
+		}
+	}
+	t.Run("certificate changes", func(t *testing.T) {
+		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("second")}})
+		conn, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", trusting())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := conn.PgConn().Conn().(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName; got != "second" {
+			t.Errorf("got the certificate of %q", got)
+		}
+	})
+	t.Run("client certificate", func(t *testing.T) {
+		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("third")}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert})
+		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", trusting()); err == nil {
+			t.Error("connected without a certificate")
+		}
+		config := trusting()
+		config.Certificates = []tls.Certificate{ca.leaf("postgres")}
+		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("old version", func(t *testing.T) {
+		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("fourth")}})
+		config := trusting()
+		config.MinVersion, config.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
+		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err == nil {
+			t.Error("connected with TLS 1.1")
+		}
+	})
+}
+
+// Bytes between the request for TLS and the handshake end the session.
+func TestServer_PlaintextAfterSSLRequest(t *testing.T) {
+	s := newStack(t, 0)
+	ca := newAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{ca.leaf("proxy")}}
+	addr := s.addProxy(s.pg.Addr(), func(server *proxy.Server) {
+		server.TLS = proxy.ClientTLS{Mode: proxy.TLSAllow, Config: func() *tls.Config { return config }}
+	})
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.Write([]byte("\x00\x00\x00\x08\x04\xd2\x16\x2fQ\x00\x00\x00\x0dSELECT 1\x00"))
+	got, _ := io.ReadAll(conn)
+	if !strings.Contains(string(got), "received unencrypted data after SSL request") || got[0] != 'E' {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The leg towards PostgreSQL is encrypted as the endpoint has it.
+func TestServer_UpstreamTLS(t *testing.T) {
+	ca := newAuthority(t)
+	cert, key := ca.files(ca.leaf("db.example"))
+	s := newStackOn(t, postgres.New(t, postgres.Options{Config: []string{
+		"ssl = on", "ssl_cert_file = '" + cert + "'", "ssl_key_file = '" + key + "'",
+	}}))
+	plain := newStack(t, 0)
+	named := func(name string) *tls.Config { return &tls.Config{RootCAs: ca.pool, ServerName: name} }
+	for _, c := range []struct {
+		name      string
+		upstream  proxy.Upstream
+		connected bool
+		encrypted bool
+	}{
+		{"verify-full", proxy.Upstream{{Network: "tcp", Address: s.pg.Addr(), TLS: named("db.example")}}, true, true},
+		{"another name", proxy.Upstream{{Network: "tcp", Address: s.pg.Addr(), TLS: named("other.example")}}, false, false},
+		{"required, not there", proxy.Upstream{{Network: "tcp", Address: plain.pg.Addr(), TLS: named("db.example")}}, false, false},
+		{"preferred, not there", proxy.Upstream{{Network: "tcp", Address: plain.pg.Addr(), TLS: named("db.example")}, {Network: "tcp", Address: plain.pg.Addr()}}, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr := s.addProxy("", func(server *proxy.Server) { server.Upstream = c.upstream })
+			conn, err := s.connectTLS(addr, "sslmode=disable", nil)
+			if got := err == nil; got != c.connected {
+				t.Fatalf("connected: got %v, want %v (%v)", got, c.connected, err)
+			}
+			if err != nil {
+				if code(err) != "08006" {
+					t.Errorf("got %v, want 08006", err)
+				}
+				return
+			}
+			var encrypted bool
+			if err := conn.QueryRow(t.Context(), "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()").Scan(&encrypted); err != nil || encrypted != c.encrypted {
+				t.Errorf("encrypted: got %v, %v, want %v", encrypted, err, c.encrypted)
+			}
+		})
+	}
+}
