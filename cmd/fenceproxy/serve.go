@@ -31,6 +31,7 @@ const defaultDrainTimeout = 30 * time.Second
 type serveCommand struct {
 	upstream upstreamFlags
 	etcd     etcdFlags
+	tls      clientTLSFlags
 	config   string
 
 	listen, adminListen address
@@ -48,6 +49,7 @@ type serveCommand struct {
 func newServe(env environment) *cobra.Command {
 	c := &serveCommand{
 		etcd:          etcdFlags{prefix: leases.DefaultPrefix},
+		tls:           newClientTLSFlags(),
 		listen:        defaultListen,
 		adminListen:   defaultAdminListen,
 		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
@@ -84,6 +86,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	addConfig(flags, &c.config)
 	c.upstream.add(flags)
 	c.etcd.add(flags)
+	c.tls.add(flags)
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
 	flags.StringVar(&c.embedDir, "embed-etcd", "", "run a single-node etcd in this process, with its data in `DIR`, instead of --etcd")
@@ -118,6 +121,10 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	logger := c.logger(stderr)
+	clientTLS, err := c.tls.open(logger)
+	if err != nil {
+		return err
+	}
 	client, closeEtcd, err := c.openEtcd(ctx, logger)
 	if err != nil {
 		return err
@@ -140,7 +147,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	claimer.Observer = newClaimObserver(logger, registry)
 	defer claimer.Close()
 	server := proxy.NewServer(c.upstream.dsn.upstream(), claimer)
-	server.Logger, server.Metrics = logger, proxy.NewMetrics(registry)
+	server.Logger, server.Metrics, server.TLS = logger, proxy.NewMetrics(registry), clientTLS
 	claimer.Evictor = server
 
 	return c.serve(ctx, logger, server, newAdmin(registry,

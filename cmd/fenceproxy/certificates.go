@@ -1,0 +1,120 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fenceproxy/fenceproxy/proxy"
+)
+
+// clientTLSFlags say how sessions with clients are encrypted.
+type clientTLSFlags struct {
+	mode          choice
+	cert, key, ca string
+}
+
+func newClientTLSFlags() clientTLSFlags {
+	return clientTLSFlags{mode: choice{proxy.TLSDisable.String(), []string{
+		proxy.TLSDisable.String(), proxy.TLSAllow.String(), proxy.TLSRequire.String(),
+	}}}
+}
+
+func (f *clientTLSFlags) add(flags *pflag.FlagSet) {
+	flags.Var(&f.mode, "client-tls", "whether clients may or must encrypt")
+	flags.StringVar(&f.cert, "client-tls-cert", "", "the proxy's certificate, a PEM `FILE`; read again when it changes")
+	flags.StringVar(&f.key, "client-tls-key", "", "the certificate's private key, a PEM `FILE`")
+	flags.StringVar(&f.ca, "client-tls-ca", "", "a PEM `FILE` of authorities: clients must show a certificate of theirs")
+}
+
+// open returns how the proxy is to encrypt, after a first look at the files.
+func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
+	mode := map[string]proxy.TLSMode{
+		proxy.TLSAllow.String(): proxy.TLSAllow, proxy.TLSRequire.String(): proxy.TLSRequire,
+	}[f.mode.value]
+	switch {
+	case mode == proxy.TLSDisable && f.cert+f.key+f.ca != "":
+		return proxy.ClientTLS{}, usagef("--client-tls-cert, -key and -ca need --client-tls allow or require")
+	case mode == proxy.TLSDisable:
+		return proxy.ClientTLS{}, nil
+	case f.cert == "" || f.key == "":
+		return proxy.ClientTLS{}, usagef("--client-tls %s needs --client-tls-cert and --client-tls-key", f.mode.value)
+	}
+	c := &certificates{files: *f, logger: logger}
+	if err := c.load(); err != nil {
+		return proxy.ClientTLS{}, err
+	}
+	return proxy.ClientTLS{Mode: mode, Config: c.current}, nil
+}
+
+// certificates keeps what the files say, and reads them again when one of
+// them has changed. Files that can't be used leave what was there before.
+type certificates struct {
+	files  clientTLSFlags
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	config *tls.Config
+	seen   [3]time.Time // when the files were changed last
+}
+
+// current is asked for each handshake.
+func (c *certificates) current() *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed() != c.seen {
+		if err := c.loadLocked(); err != nil {
+			c.logger.Error("certificate not reloaded", "error", err)
+			c.seen = c.changed() // said once for each change
+		} else {
+			c.logger.Info("certificate reloaded", "file", c.files.cert)
+		}
+	}
+	return c.config
+}
+
+func (c *certificates) load() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loadLocked()
+}
+
+func (c *certificates) loadLocked() error {
+	seen := c.changed()
+	pair, err := tls.LoadX509KeyPair(c.files.cert, c.files.key)
+	if err != nil {
+		return fmt.Errorf("--client-tls-cert, --client-tls-key: %w", err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if c.files.ca != "" {
+		pem, err := os.ReadFile(c.files.ca)
+		if err != nil {
+			return fmt.Errorf("--client-tls-ca: %w", err)
+		}
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if !config.ClientCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("--client-tls-ca: %w", errNoCertificate)
+		}
+	}
+	c.config, c.seen = config, seen
+	return nil
+}
+
+var errNoCertificate = errors.New("no certificate in the file")
+
+// changed returns when each file was changed; zero for one that isn't there.
+func (c *certificates) changed() (at [3]time.Time) {
+	for i, path := range []string{c.files.cert, c.files.key, c.files.ca} {
+		if info, err := os.Stat(path); err == nil {
+			at[i] = info.ModTime()
+		}
+	}
+	return at
+}
