@@ -112,6 +112,7 @@ func (s *session) encrypt(read []byte) error {
 	s.mu.Lock()
 	s.client = conn
 	s.mu.Unlock()
+	s.binding = ownBinding(config)
 	s.fromClient, s.toClient = wire.NewReader(conn), wire.NewWriter(conn)
 	return nil
 }

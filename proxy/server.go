@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/scram"
 )
 
 // Defaults of a Server.
@@ -34,11 +35,13 @@ type Server struct {
 	Upstream     Upstream
 	Claims       Claims
 	TLS          ClientTLS
+	Secrets      Secrets // nil: SCRAM is relayed only
 	Logger       *slog.Logger
 	Metrics      *Metrics
 	LoginTimeout time.Duration // from accept to the end of authentication
 	DialTimeout  time.Duration
 
+	mock      *scram.Mock
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	sessions  map[*session]struct{}
@@ -60,6 +63,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{
 		Upstream: upstream, Claims: claims,
+		mock:         scram.NewMock(nil, 0),
 		Logger:       slog.New(slog.DiscardHandler),
 		Metrics:      NewMetrics(nil),
 		LoginTimeout: DefaultLoginTimeout,

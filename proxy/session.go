@@ -24,6 +24,7 @@ type session struct {
 	backend   net.Conn
 	endpoint  Endpoint // where backend goes; set before the cancel key is known
 	cancelKey string
+	binding   []byte // channel-binding data of the certificate that the client was shown
 	database  string
 	user      string
 

@@ -184,43 +184,26 @@ func (s *session) exchange() error {
 	return nil
 }
 
-// Authentication requests that the client doesn't answer.
-const (
-	authOK        = 0
-	authSASLFinal = 12
-)
-
 // relayAuth passes on one authentication request and, where one is due, the
 // client's answer.
 func (s *session) relayAuth(n int) error {
 	if n < 4 || n > wire.MaxAuthLength {
 		return s.reject("08P01", "PostgreSQL sent an invalid authentication request", nil)
 	}
-	body, err := s.fromBackend.Prefix()
+	body, err := s.fromBackend.Read(n)
 	if err != nil {
 		return fmt.Errorf("read from PostgreSQL: %w", err)
 	}
-	kind := binary.BigEndian.Uint32(body)
-	if err := s.fromBackend.Forward(s.toClient); err != nil {
-		return fmt.Errorf("relay authentication: %w", err)
-	}
-	if kind == authOK || kind == authSASLFinal {
+	switch binary.BigEndian.Uint32(body) {
+	case authOK, authSASLFinal:
+		s.toClient.Write(wire.Frame(nil, wire.Authentication, body))
 		return nil
+	case authSASL:
+		if s.encrypted() || serverEncrypted(s.backend) {
+			return s.sasl(append([]byte(nil), body[4:]...))
+		}
 	}
-	if err := s.toClient.Flush(); err != nil {
-		return fmt.Errorf("write to client: %w", err)
-	}
-	t, n, err := s.fromClient.Next()
-	if err != nil {
-		return fmt.Errorf("read authentication answer: %w", err)
-	}
-	if t != wire.Password || n > wire.MaxAuthLength {
-		return s.reject("08P01", fmt.Sprintf("expected an authentication answer, got message type %q", t), nil)
-	}
-	if err := s.fromClient.Forward(s.toBackend); err != nil {
-		return fmt.Errorf("relay authentication: %w", err)
-	}
-	return nil
+	return s.challenge(body)
 }
 
 // keep remembers the session under its cancel key.

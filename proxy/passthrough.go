@@ -1,0 +1,237 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/fenceproxy/fenceproxy/proxy/scram"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// Secrets knows the SCRAM secrets of roles, for clients whose exchange can't
+// be relayed because it is bound to a channel that ends here.
+type Secrets interface {
+	// Secret returns the secret of user, in the form of pg_authid.rolpassword;
+	// "" if there is none. An error means that it can't be told.
+	Secret(ctx context.Context, user string) (string, error)
+}
+
+// Authentication requests that the proxy looks at, by the code in their body.
+const (
+	authOK           = 0
+	authSASL         = 10
+	authSASLContinue = 11
+	authSASLFinal    = 12
+)
+
+// sasl takes PostgreSQL's offer of SASL mechanisms. Over a leg that is not
+// encrypted the exchange is relayed from end to end. Where TLS ends here the
+// client may bind it to a channel that PostgreSQL doesn't see; then the proxy
+// verifies the client itself and logs in with the key that the proof reveals.
+func (s *session) sasl(offer []byte) error {
+	mechanisms := strings.Split(strings.TrimRight(string(offer), "\x00"), "\x00")
+	if s.encrypted() && s.srv.Secrets != nil && slices.Contains(mechanisms, scram.MechanismPlain) {
+		return s.passThrough(offer)
+	}
+	// An offer of binding towards PostgreSQL's own certificate is of no use to
+	// a client that is shown another or none.
+	body := binary.BigEndian.AppendUint32(nil, authSASL)
+	for _, m := range mechanisms {
+		if m != scram.MechanismPlus {
+			body = append(append(body, m...), 0)
+		}
+	}
+	return s.challenge(append(body, 0))
+}
+
+// challenge sends an authentication request that the client must answer, and
+// relays the answer.
+func (s *session) challenge(body []byte) error {
+	if _, err := s.askClient(body); err != nil {
+		return err
+	}
+	if err := s.fromClient.Forward(s.toBackend); err != nil {
+		return fmt.Errorf("relay authentication: %w", err)
+	}
+	return nil
+}
+
+// askClient sends an authentication request and waits for the header of the
+// answer. It returns the length of its body.
+func (s *session) askClient(body []byte) (int, error) {
+	s.toClient.Write(wire.Frame(nil, wire.Authentication, body))
+	if err := s.toClient.Flush(); err != nil {
+		return 0, fmt.Errorf("write to client: %w", err)
+	}
+	t, n, err := s.fromClient.Next()
+	if err != nil {
+		return 0, fmt.Errorf("read authentication answer: %w", err)
+	}
+	if t != wire.Password || n > wire.MaxAuthLength {
+		return 0, s.reject("08P01", fmt.Sprintf("expected an authentication answer, got message type %q", t), nil)
+	}
+	return n, nil
+}
+
+// passThrough verifies the client by the role's secret and logs in to
+// PostgreSQL with the recovered key. No password is known to the proxy.
+func (s *session) passThrough(offer []byte) error {
+	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
+	defer cancel()
+	text, err := s.srv.Secrets.Secret(ctx, s.user)
+	if err != nil {
+		s.log.Error("read the secret of a role", "user", s.user, "error", err)
+		return s.reject("58000", "fenceproxy could not read what it needs to verify passwords: see its log", nil)
+	}
+	var secret *scram.Secret
+	if parsed, err := scram.ParseSecret(text); err == nil {
+		secret = &parsed
+	} else if text != "" {
+		s.log.Warn("the secret of a role is of no use for SCRAM", "user", s.user, "error", err)
+	}
+	server := scram.NewServer(s.user, secret, s.srv.mock, s.binding)
+	final, err := s.verifyClient(server)
+	if err != nil {
+		return err
+	}
+	key, ok := server.ClientKey()
+	if !ok {
+		return s.reject("28P01", scram.PasswordFailed(s.user).Message, nil)
+	}
+	if err := s.logIn(scram.NewKeyClient(*secret, key, serverBinding(s.backend)), offer); err != nil {
+		return err
+	}
+	s.toClient.Write(wire.Frame(nil, wire.Authentication, binary.BigEndian.AppendUint32(nil, authSASLFinal), final))
+	return nil
+}
+
+// verifyClient runs the exchange with the client and returns the last part of
+// it, which the client gets only when PostgreSQL has taken the login.
+func (s *session) verifyClient(server *scram.Server) (final []byte, err error) {
+	body := append(binary.BigEndian.AppendUint32(nil, authSASL), server.Mechanisms()...)
+	for {
+		n, err := s.askClient(body)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := s.fromClient.Read(n)
+		if err != nil {
+			return nil, fmt.Errorf("read authentication answer: %w", err)
+		}
+		reply, err := server.Step(answer)
+		var refused *scram.Error
+		if errors.As(err, &refused) {
+			s.farewell(wire.Report{Severity: "FATAL", Code: refused.Code, Message: refused.Message, Detail: refused.Detail})
+			return nil, refused
+		}
+		if err != nil {
+			return nil, fmt.Errorf("verify client: %w", err)
+		}
+		if server.Done() {
+			return reply, nil
+		}
+		body = append(binary.BigEndian.AppendUint32(nil, authSASLContinue), reply...)
+	}
+}
+
+// logIn runs the exchange with PostgreSQL. A refusal there is relayed, and is
+// the end.
+func (s *session) logIn(client *scram.Client, offer []byte) error {
+	message, err := client.Initial(offer)
+	for err == nil {
+		s.toBackend.Write(wire.Frame(nil, wire.Password, message))
+		if err := s.toBackend.Flush(); err != nil {
+			return fmt.Errorf("write to PostgreSQL: %w", err)
+		}
+		kind, body, rerr := s.readAuth()
+		if rerr != nil {
+			return rerr
+		}
+		switch kind {
+		case authSASLContinue:
+			message, err = client.Continue(body)
+		case authSASLFinal:
+			if err = client.Final(body); err == nil {
+				return nil
+			}
+		default:
+			return s.reject("08P01", "PostgreSQL sent an unexpected authentication request", nil)
+		}
+	}
+	s.log.Warn("log in with a client's key", "user", s.user, "error", err)
+	if errors.Is(err, scram.ErrSecretChanged) {
+		return s.reject("28P01", scram.PasswordFailed(s.user).Message, nil)
+	}
+	return s.reject("08006", "fenceproxy could not log in to PostgreSQL: see its log", nil)
+}
+
+// readAuth reads an authentication request of PostgreSQL's, passing on what
+// else it says; an error of its is relayed, and is the end.
+func (s *session) readAuth() (kind uint32, body []byte, err error) {
+	for {
+		t, n, err := s.fromBackend.Next()
+		if err != nil {
+			return 0, nil, fmt.Errorf("read from PostgreSQL: %w", err)
+		}
+		switch {
+		case t == wire.Authentication && n >= 4 && n <= wire.MaxAuthLength:
+			body, err := s.fromBackend.Read(n)
+			if err != nil {
+				return 0, nil, fmt.Errorf("read from PostgreSQL: %w", err)
+			}
+			return binary.BigEndian.Uint32(body), body[4:], nil
+		case t == wire.ErrorResponse, t == wire.NoticeResponse:
+			if err := s.fromBackend.Forward(s.toClient); err != nil {
+				return 0, nil, fmt.Errorf("relay startup: %w", err)
+			}
+			if t == wire.ErrorResponse {
+				_ = s.toClient.Flush()
+				return 0, nil, errRefused
+			}
+		default:
+			return 0, nil, s.reject("08P01", fmt.Sprintf("PostgreSQL sent an unexpected message of type %q during authentication", t), nil)
+		}
+	}
+}
+
+var errRefused = errors.New("PostgreSQL refused the login")
+
+// serverEncrypted reports whether the leg towards PostgreSQL is encrypted.
+func serverEncrypted(conn net.Conn) bool {
+	_, ok := conn.(*tls.Conn)
+	return ok
+}
+
+// serverBinding returns the channel-binding data of PostgreSQL's certificate,
+// nil over a plain leg.
+func serverBinding(conn net.Conn) []byte {
+	encrypted, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	certs := encrypted.ConnectionState().PeerCertificates
+	if len(certs) == 0 {
+		return nil
+	}
+	return scram.CertificateBinding(certs[0])
+}
+
+// ownBinding returns the channel-binding data of the certificate that clients
+// are shown; nil where it depends on the client which one that is.
+func ownBinding(config *tls.Config) []byte {
+	if len(config.Certificates) != 1 || config.GetCertificate != nil {
+		return nil
+	}
+	cert, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
+	if err != nil {
+		return nil
+	}
+	return scram.CertificateBinding(cert)
+}
