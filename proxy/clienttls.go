@@ -70,18 +70,31 @@ func (s *session) maybeDirectTLS() error {
 	return nil
 }
 
-// answerTLS answers a request for TLS and encrypts if it says yes.
-func (s *session) answerTLS() error {
-	if s.srv.TLS.Mode == TLSDisable {
-		return s.answerByte('N')
+// answerEncryption answers a request for TLS or GSSAPI encryption, and
+// encrypts if it says yes. Bytes that came along with the request were put
+// there by somebody who hoped that they would be taken for what comes after
+// the handshake (CVE-2021-3935); PostgreSQL refuses them after a no as well.
+func (s *session) answerEncryption(code uint32) error {
+	early := len(s.fromClient.Rest()) > 0
+	encrypt := code == wire.CodeSSL && s.srv.TLS.Mode != TLSDisable
+	if !encrypt {
+		if err := s.answerByte('N'); err != nil {
+			return err
+		}
 	}
-	if len(s.fromClient.Rest()) > 0 {
-		// Bytes that someone put before the handshake (CVE-2021-3935).
+	if early {
+		what := "SSL request"
+		if code == wire.CodeGSSEnc {
+			what = "GSSAPI encryption request"
+		}
 		s.farewell(wire.Report{
-			Severity: "FATAL", Code: "08P01", Message: "received unencrypted data after SSL request",
+			Severity: "FATAL", Code: "08P01", Message: "received unencrypted data after " + what,
 			Detail: "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.",
 		})
 		return errPlaintext
+	}
+	if !encrypt {
+		return nil
 	}
 	if err := s.answerByte('S'); err != nil {
 		return err

@@ -74,11 +74,7 @@ func (s *session) firstPacket() ([]byte, error) {
 				return nil, s.reject("0A000", "encryption was asked for twice", nil)
 			}
 			asked[code] = true
-			answer := s.answerTLS
-			if code == wire.CodeGSSEnc {
-				answer = func() error { return s.answerByte('N') }
-			}
-			if err := answer(); err != nil {
+			if err := s.answerEncryption(code); err != nil {
 				return nil, err
 			}
 		default:

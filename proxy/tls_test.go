@@ -226,15 +226,22 @@ func TestServer_PlaintextAfterSSLRequest(t *testing.T) {
 	addr := s.addProxy(s.pg.Addr(), func(server *proxy.Server) {
 		server.TLS = proxy.ClientTLS{Mode: proxy.TLSAllow, Config: func() *tls.Config { return config }}
 	})
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.Write([]byte("\x00\x00\x00\x08\x04\xd2\x16\x2fQ\x00\x00\x00\x0dSELECT 1\x00"))
-	got, _ := io.ReadAll(conn)
-	if !strings.Contains(string(got), "received unencrypted data after SSL request") || got[0] != 'E' {
-		t.Errorf("got %q", got)
+	for _, c := range []struct{ to, request, want string }{
+		{s.pg.Addr(), "\x2f", "SSL request"}, // without TLS, as PostgreSQL says it
+		{s.addProxy(s.pg.Addr()), "\x2f", "SSL request"},
+		{addr, "\x2f", "SSL request"},
+		{addr, "\x30", "GSSAPI encryption request"},
+	} {
+		conn, err := net.Dial("tcp", c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.Write([]byte("\x00\x00\x00\x08\x04\xd2\x16" + c.request + "Q\x00\x00\x00\x0dSELECT 1\x00"))
+		got, _ := io.ReadAll(conn)
+		if want := "received unencrypted data after " + c.want; !strings.Contains(string(got), want) {
+			t.Errorf("%s: got %q, want %q", c.to, got, want)
+		}
 	}
 }
 
