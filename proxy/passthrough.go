@@ -15,12 +15,20 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
-// Secrets knows the SCRAM secrets of roles, for clients whose exchange can't
+// Secrets knows how roles prove who they are, for clients whose exchange can't
 // be relayed because it is bound to a channel that ends here.
 type Secrets interface {
-	// Secret returns the secret of user, in the form of pg_authid.rolpassword;
-	// "" if there is none. An error means that it can't be told.
-	Secret(ctx context.Context, user string) (string, error)
+	// Credential returns what is known of user; the zero Credential if that is
+	// nothing. An error means that it can't be told.
+	Credential(ctx context.Context, user string) (Credential, error)
+}
+
+// A Credential is what the proxy verifies a client by. With a Secret that is
+// PostgreSQL's own it logs in with the key that the client's proof reveals;
+// where a Password is known, with that.
+type Credential struct {
+	Secret   *scram.Secret // nil: there is none
+	Password string        // "": not known
 }
 
 // Authentication requests that the proxy looks at, by the code in their body.
@@ -85,18 +93,12 @@ func (s *session) askClient(body []byte) (int, error) {
 func (s *session) passThrough(offer []byte) error {
 	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
 	defer cancel()
-	text, err := s.srv.Secrets.Secret(ctx, s.user)
+	credential, err := s.srv.Secrets.Credential(ctx, s.user)
 	if err != nil {
 		s.log.Error("read the secret of a role", "user", s.user, "error", err)
 		return s.reject("58000", "fenceproxy could not read what it needs to verify passwords: see its log", nil)
 	}
-	var secret *scram.Secret
-	if parsed, err := scram.ParseSecret(text); err == nil {
-		secret = &parsed
-	} else if text != "" {
-		s.log.Warn("the secret of a role is of no use for SCRAM", "user", s.user, "error", err)
-	}
-	server := scram.NewServer(s.user, secret, s.srv.mock, s.binding)
+	server := scram.NewServer(s.user, credential.Secret, s.srv.mock, s.binding)
 	final, err := s.verifyClient(server)
 	if err != nil {
 		return err
@@ -105,7 +107,11 @@ func (s *session) passThrough(offer []byte) error {
 	if !ok {
 		return s.reject("28P01", scram.PasswordFailed(s.user).Message, nil)
 	}
-	if err := s.logIn(scram.NewKeyClient(*secret, key, serverBinding(s.backend)), offer); err != nil {
+	client := scram.NewKeyClient(*credential.Secret, key, serverBinding(s.backend))
+	if credential.Password != "" {
+		client = scram.NewPasswordClient(credential.Password, serverBinding(s.backend))
+	}
+	if err := s.logIn(client, offer); err != nil {
 		return err
 	}
 	s.toClient.Write(wire.Frame(nil, wire.Authentication, binary.BigEndian.AppendUint32(nil, authSASLFinal), final))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/proxy/scram"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
@@ -35,7 +36,14 @@ func TestServer_SCRAM(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		addr[encrypted] = s.addProxy(pg.Addr(), func(server *proxy.Server) {
 			server.TLS = proxy.ClientTLS{Mode: proxy.TLSAllow, Config: func() *tls.Config { return own }}
-			server.Secrets = secretsFunc(store.RoleSecret)
+			server.Secrets = secretsFunc(func(ctx context.Context, user string) (proxy.Credential, error) {
+				text, err := store.RoleSecret(ctx, user)
+				secret, none := scram.ParseSecret(text)
+				if none != nil {
+					return proxy.Credential{}, err
+				}
+				return proxy.Credential{Secret: &secret}, err
+			})
 			if encrypted {
 				server.Upstream[0].TLS = &tls.Config{RootCAs: ca.pool, ServerName: "db.example"}
 			}
@@ -82,6 +90,8 @@ func TestServer_SCRAM(t *testing.T) {
 	}
 }
 
-type secretsFunc func(ctx context.Context, user string) (string, error)
+type secretsFunc func(ctx context.Context, user string) (proxy.Credential, error)
 
-func (f secretsFunc) Secret(ctx context.Context, user string) (string, error) { return f(ctx, user) }
+func (f secretsFunc) Credential(ctx context.Context, user string) (proxy.Credential, error) {
+	return f(ctx, user)
+}

@@ -32,6 +32,7 @@ type serveCommand struct {
 	upstream upstreamFlags
 	etcd     etcdFlags
 	tls      clientTLSFlags
+	authFile string
 	config   string
 
 	listen, adminListen address
@@ -87,6 +88,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.upstream.add(flags)
 	c.etcd.add(flags)
 	c.tls.add(flags)
+	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
 	flags.StringVar(&c.embedDir, "embed-etcd", "", "run a single-node etcd in this process, with its data in `DIR`, instead of --etcd")
@@ -149,6 +151,12 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	server := proxy.NewServer(c.upstream.dsn.upstream(), claimer)
 	server.Logger, server.Metrics, server.TLS = logger, proxy.NewMetrics(registry), clientTLS
 	claimer.Evictor = server
+
+	if clientTLS.Mode != proxy.TLSDisable {
+		if server.Secrets, err = openSecrets(ctx, c.authFile, store, logger); err != nil {
+			return err
+		}
+	}
 
 	return c.serve(ctx, logger, server, newAdmin(registry,
 		probe{"upstream", c.upstream.ping}, probe{"etcd", authority.Ping}))

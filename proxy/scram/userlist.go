@@ -3,6 +3,8 @@ package scram
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -116,6 +118,9 @@ func (l *Userlist) Lookup(user string) (Entry, bool) {
 	entry, ok := l.entries[user]
 	return entry, ok
 }
+
+// All returns the entries that count, one for each user, in no order.
+func (l *Userlist) All() iter.Seq[Entry] { return maps.Values(l.entries) }
 
 // Len returns the number of users.
 func (l *Userlist) Len() int { return len(l.entries) }
