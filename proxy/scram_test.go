@@ -12,6 +12,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
+	"github.com/fenceproxy/fenceproxy/testharness/certs"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
@@ -19,8 +20,8 @@ import (
 // the channel where the client wants it, and a wrong one fails in the same
 // way as an unknown user.
 func TestServer_SCRAM(t *testing.T) {
-	ca := newAuthority(t)
-	cert, key := ca.files(ca.leaf("db.example"))
+	ca := certs.New(t)
+	cert, key := ca.Files(ca.Leaf("db.example"))
 	pg := postgres.New(t, postgres.Options{Auth: postgres.AuthSCRAM, Password: "admin", Config: []string{
 		"ssl = on", "ssl_cert_file = '" + cert + "'", "ssl_key_file = '" + key + "'",
 	}})
@@ -31,7 +32,7 @@ func TestServer_SCRAM(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	own := &tls.Config{Certificates: []tls.Certificate{ca.leaf("proxy")}}
+	own := &tls.Config{Certificates: []tls.Certificate{ca.Leaf("proxy")}}
 	addr := map[bool]string{}
 	for _, encrypted := range []bool{false, true} {
 		addr[encrypted] = s.addProxy(pg.Addr(), func(server *proxy.Server) {
@@ -45,7 +46,7 @@ func TestServer_SCRAM(t *testing.T) {
 				return proxy.Credential{Secret: &secret}, err
 			})
 			if encrypted {
-				server.Upstream[0].TLS = &tls.Config{RootCAs: ca.pool, ServerName: "db.example"}
+				server.Upstream[0].TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "db.example"}
 			}
 		})
 	}

@@ -2,123 +2,19 @@ package proxy_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
-	"os"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/certs"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
-
-// An authority signs certificates for tests.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, pool: x509.NewCertPool()}
-	a.key = newKey(t)
-	a.cert = a.sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
-	}, nil, &a.key.PublicKey)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) sign(c, parent *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
-	a.t.Helper()
-	c.SerialNumber = big.NewInt(time.Now().UnixNano())
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	if parent == nil {
-		parent = c
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, public, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert
-}
-
-// leaf makes a certificate for name, a host or a user.
-func (a *authority) leaf(name string) tls.Certificate {
-	a.t.Helper()
-	key := newKey(a.t)
-	c := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	return tls.Certificate{Certificate: [][]byte{a.sign(c, a.cert, &key.PublicKey).Raw}, PrivateKey: key}
-}
-
-// files writes a certificate and its key where PostgreSQL's user can read them.
-func (a *authority) files(c tls.Certificate) (cert, key string) {
-	a.t.Helper()
-	dir, err := os.MkdirTemp("", "fenceproxy-tls")
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.t.Cleanup(func() { os.RemoveAll(dir) })
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	der, err := x509.MarshalECPrivateKey(c.PrivateKey.(*ecdsa.PrivateKey))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for path, block := range map[string]*pem.Block{
-		cert: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, key: {Type: "EC PRIVATE KEY", Bytes: der},
-	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	if os.Geteuid() == 0 {
-		owner, err := user.Lookup("postgres")
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		uid, _ := strconv.Atoi(owner.Uid)
-		for _, path := range []string{dir, cert, key} {
-			if err := os.Chown(path, uid, -1); err != nil {
-				a.t.Fatal(err)
-			}
-		}
-	}
-	return cert, key
-}
 
 func (s *stack) connectTLS(addr, params string, config *tls.Config) (*pgx.Conn, error) {
 	s.t.Helper()
@@ -139,16 +35,16 @@ func (s *stack) connectTLS(addr, params string, config *tls.Config) (*pgx.Conn, 
 // Clients encrypt as the mode has it: on request, at once, or not at all.
 func TestServer_ClientTLS(t *testing.T) {
 	s := newStack(t, 0)
-	ca := newAuthority(t)
+	ca := certs.New(t)
 	var current atomic.Pointer[tls.Config]
-	current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("first")}})
+	current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("first")}})
 	addrs := map[proxy.TLSMode]string{}
 	for _, mode := range []proxy.TLSMode{proxy.TLSDisable, proxy.TLSAllow, proxy.TLSRequire} {
 		addrs[mode] = s.addProxy(s.pg.Addr(), func(server *proxy.Server) {
 			server.TLS = proxy.ClientTLS{Mode: mode, Config: current.Load}
 		})
 	}
-	trusting := func() *tls.Config { return &tls.Config{RootCAs: ca.pool, ServerName: "127.0.0.1"} }
+	trusting := func() *tls.Config { return &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} }
 	direct := func() *tls.Config { c := trusting(); c.NextProtos = []string{"postgresql"}; return c }
 	for _, c := range []struct {
 		name, params string
@@ -188,7 +84,7 @@ func TestServer_ClientTLS(t *testing.T) {
 		}
 	}
 	t.Run("certificate changes", func(t *testing.T) {
-		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("second")}})
+		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("second")}})
 		conn, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", trusting())
 		if err != nil {
 			t.Fatal(err)
@@ -198,18 +94,18 @@ func TestServer_ClientTLS(t *testing.T) {
 		}
 	})
 	t.Run("client certificate", func(t *testing.T) {
-		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("third")}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert})
+		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("third")}, ClientCAs: ca.Pool, ClientAuth: tls.RequireAndVerifyClientCert})
 		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", trusting()); err == nil {
 			t.Error("connected without a certificate")
 		}
 		config := trusting()
-		config.Certificates = []tls.Certificate{ca.leaf("postgres")}
+		config.Certificates = []tls.Certificate{ca.Leaf("postgres")}
 		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("old version", func(t *testing.T) {
-		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.leaf("fourth")}})
+		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("fourth")}})
 		config := trusting()
 		config.MinVersion, config.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
 		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err == nil {
@@ -221,8 +117,8 @@ func TestServer_ClientTLS(t *testing.T) {
 // Bytes between the request for TLS and the handshake end the session.
 func TestServer_PlaintextAfterSSLRequest(t *testing.T) {
 	s := newStack(t, 0)
-	ca := newAuthority(t)
-	config := &tls.Config{Certificates: []tls.Certificate{ca.leaf("proxy")}}
+	ca := certs.New(t)
+	config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf("proxy")}}
 	addr := s.addProxy(s.pg.Addr(), func(server *proxy.Server) {
 		server.TLS = proxy.ClientTLS{Mode: proxy.TLSAllow, Config: func() *tls.Config { return config }}
 	})
@@ -247,13 +143,13 @@ func TestServer_PlaintextAfterSSLRequest(t *testing.T) {
 
 // The leg towards PostgreSQL is encrypted as the endpoint has it.
 func TestServer_UpstreamTLS(t *testing.T) {
-	ca := newAuthority(t)
-	cert, key := ca.files(ca.leaf("db.example"))
+	ca := certs.New(t)
+	cert, key := ca.Files(ca.Leaf("db.example"))
 	s := newStackOn(t, postgres.New(t, postgres.Options{Config: []string{
 		"ssl = on", "ssl_cert_file = '" + cert + "'", "ssl_key_file = '" + key + "'",
 	}}))
 	plain := newStack(t, 0)
-	named := func(name string) *tls.Config { return &tls.Config{RootCAs: ca.pool, ServerName: name} }
+	named := func(name string) *tls.Config { return &tls.Config{RootCAs: ca.Pool, ServerName: name} }
 	for _, c := range []struct {
 		name      string
 		upstream  proxy.Upstream
