@@ -116,7 +116,7 @@ func (s *session) encrypt(read []byte) error {
 	config := s.srv.TLS.Config().Clone()
 	config.NextProtos = []string{ALPN}
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-	conn := tls.Server(&unread{Conn: s.client, bytes: append([]byte(nil), read...)}, config)
+	conn := tls.Server(&peeked{Conn: s.client, bytes: append([]byte(nil), read...)}, config)
 	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
@@ -136,13 +136,13 @@ func (s *session) encrypted() bool {
 	return ok
 }
 
-// An unread is a connection some of whose bytes were read already.
-type unread struct {
+// A peeked is a connection some of whose bytes were read already.
+type peeked struct {
 	net.Conn
 	bytes []byte
 }
 
-func (u *unread) Read(p []byte) (int, error) {
+func (u *peeked) Read(p []byte) (int, error) {
 	if len(u.bytes) == 0 {
 		return u.Conn.Read(p)
 	}

@@ -166,7 +166,6 @@ func TestRun_UsageErrors(t *testing.T) {
 		"bad endpoint":     {[]string{"lock", "k", "--etcd", "http://h", "--", "true"}, `--etcd: bad value "http://h"`},
 		"bad dsn":          {[]string{"serve", "--upstream", "nonsense"}, "--upstream: bad value: postgres://"},
 		"hosts":            {[]string{"serve", "--upstream", "postgres://u@a,b/app"}, "one host is expected"},
-		"tls":              {[]string{"serve", "--upstream", "postgres://u@a/app?sslmode=require", "--etcd", "http://127.0.0.1:1"}, "sslmode require"},
 		"evict over claim": {[]string{"serve", "--upstream", "postgres://u@a/app", "--etcd", "http://127.0.0.1:1", "--evict-after", "9s"}, "--evict-after (9s) must be below --claim-timeout (5s)"},
 		"prefix":           {[]string{"serve", "--upstream", "postgres://u@a/app", "--etcd", "http://127.0.0.1:1", "--lock-prefix", "/locks"}, "must end in /"},
 		"lock no key":      {[]string{"lock", "--", "true"}, "KEY is missing"},

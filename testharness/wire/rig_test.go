@@ -82,7 +82,7 @@ func (r *rig) startProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	claimer := fencing.NewClaimer(store, holder{}, nil)
-	server := proxy.NewServer(proxy.Upstream{Network: "tcp", Address: r.pg.Addr()}, claimer)
+	server := proxy.NewServer(proxy.TCP(r.pg.Addr()), claimer)
 	claimer.Evictor = server
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
