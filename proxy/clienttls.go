@@ -54,12 +54,8 @@ var errPlaintext = errors.New("unencrypted bytes came after the request for TLS"
 
 // maybeDirectTLS encrypts at once if the client began with a handshake.
 func (s *session) maybeDirectTLS() error {
-	if s.srv.TLS.Mode == TLSDisable {
+	if s.srv.TLS.Mode == TLSDisable || !s.fromClient.Begins(firstByteTLS) {
 		return nil
-	}
-	first, err := s.fromClient.Peek()
-	if err != nil || first != firstByteTLS {
-		return nil // ReadPacket meets the error again
 	}
 	if err := s.encrypt(s.fromClient.Rest()); err != nil {
 		return err

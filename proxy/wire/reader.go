@@ -191,12 +191,10 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
-// Peek waits for one byte and returns it without consuming it.
-func (r *Reader) Peek() (byte, error) {
-	if err := r.fill(1); err != nil {
-		return 0, err
-	}
-	return r.buf[r.r], nil
+// Begins waits for one byte and reports whether it is first, without consuming
+// it. An error is no, and whoever reads on meets it again.
+func (r *Reader) Begins(first byte) bool {
+	return r.fill(1) == nil && r.buf[r.r] == first
 }
 
 // Rest returns the bytes that were read from the socket and not consumed.
