@@ -14,6 +14,8 @@ import (
 // E(FATAL 57P01) gives the severity too, S(TimeZone) leaves the value out. D* is any number of D, none too;
 // what follows it is another letter. end is the end of the connection;
 // byte(N) is one byte outside all messages, and rest all bytes up to the end.
+// A ... stands for whatever comes before what follows it; where the connection
+// ends there, so does the script.
 type Want struct {
 	Letter string
 	Detail string
@@ -25,6 +27,7 @@ const (
 	letterEnd  = "end"
 	letterByte = "byte"
 	letterRest = "rest"
+	letterSkip = "..."
 )
 
 func (w Want) String() string {
@@ -65,8 +68,12 @@ func parseWants(text string) (wants []Want, err error) {
 			end = len(text)
 		}
 		w.Letter, text = text[:end], text[end:]
-		if len(w.Letter) != 1 && w.Letter != letterEnd && w.Letter != letterByte && w.Letter != letterRest {
-			return nil, fmt.Errorf("%q is no message", w.Letter)
+		switch w.Letter {
+		case letterEnd, letterByte, letterRest, letterSkip:
+		default:
+			if len(w.Letter) != 1 {
+				return nil, fmt.Errorf("%q is no message", w.Letter)
+			}
 		}
 		if strings.HasPrefix(text, "*") {
 			w.Any, text = true, text[1:]
@@ -78,7 +85,7 @@ func parseWants(text string) (wants []Want, err error) {
 		}
 		wants = append(wants, w)
 	}
-	if n := len(wants); n > 0 && wants[n-1].Any {
+	if n := len(wants); n > 0 && (wants[n-1].Any || wants[n-1].Letter == letterSkip) {
 		return nil, fmt.Errorf("nothing tells where %v ends", wants[n-1])
 	}
 	return wants, nil

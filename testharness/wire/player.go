@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -37,6 +38,9 @@ type Player struct {
 	Timeout time.Duration
 }
 
+// errEnded ends a script early, and well.
+var errEnded = errors.New("the connection ended")
+
 // A performance is one script being played.
 type performance struct {
 	*Player
@@ -60,7 +64,11 @@ func (p *Player) Play(ctx context.Context, s *Script) (Trace, error) {
 		}
 	}
 	for _, step := range s.Steps {
-		if err := run.step(step); err != nil {
+		err := run.step(step)
+		if errors.Is(err, errEnded) {
+			break
+		}
+		if err != nil {
 			return run.trace, fmt.Errorf("%s:%d: %w", s.File, step.Line, err)
 		}
 	}
@@ -219,7 +227,17 @@ func (r *performance) expect(step Step) error {
 		return err
 	}
 	for i := 0; i < len(wants); {
+		skip := wants[i].Letter == letterSkip
+		if skip {
+			i++
+		}
 		e, err := r.next(wants[i].Letter)
+		for err == nil && skip && !wants[i].matches(e) {
+			if e.Letter == letterEnd {
+				return errEnded
+			}
+			e, err = r.next(wants[i].Letter)
+		}
 		if err != nil {
 			return fmt.Errorf("want %v: %w", wants[i], err)
 		}
