@@ -132,6 +132,9 @@ func (s *session) execute(st statement) error {
 	if err := s.relayAs(e); err != nil {
 		return err
 	}
+	if !st.known {
+		s.own.generation++ // it may drop the proxy's own statements
+	}
 	if st.flags&sqlrewrite.DropsPrepared != 0 {
 		s.own.generation++
 		s.statements.dropAll()
