@@ -149,7 +149,9 @@ func (s *session) dropped(stmts []sqlrewrite.Statement) {
 // transaction ended.
 func (s *session) finishCommit() error {
 	s.awaitCommit = false
-	if err := s.awaitReady(); err != nil {
+	// A COPY behind the COMMIT waits for data that the client has yet to send;
+	// that it waits shows that the COMMIT went well.
+	if err := s.await(func() bool { return s.queue.ReadyDue() == 0 || s.queue.Starving() }); err != nil {
 		return counted(err)
 	}
 	s.mu.Lock()
@@ -309,7 +311,10 @@ func (s *session) refuseQuery(e *fencing.Error) error {
 func (s *session) refuseText(text []byte, why error) error {
 	e := fencing.Refuse(fencing.CodeNotFenceable, "the text can't be split into statements with certainty: %v", why).With(
 		"", "Send one statement at a time with bound parameters, or set standard_conforming_strings on and client_encoding to UTF8.")
-	if s.segment.open || !errors.Is(why, sqlrewrite.ErrUnterminated) {
+	s.mu.Lock()
+	skipping := s.queue.Skipping() // a Sync of the proxy's own would end it
+	s.mu.Unlock()
+	if s.segment.open || skipping || !errors.Is(why, sqlrewrite.ErrUnterminated) {
 		return s.refuseQuery(e)
 	}
 	var b batch

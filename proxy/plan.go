@@ -32,7 +32,7 @@ func planQuery(t *txn, stmts []sqlrewrite.Statement, size int) plan {
 	// A statement that needs a block fails when it is alone, and not beside
 	// another.
 	fails := len(stmts) == 1 && t.block == blockNone && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
-	if t.needsLate() && !fails {
+	if t.needsLate() && !fails && len(stmts) > 0 {
 		// On a line of its own: the text may end in a comment.
 		p.insert(size, "\n;"+t.late().text(), queue.Late)
 	}

@@ -232,6 +232,9 @@ func (s *session) errorReply(n int) error {
 	if out.Entry != nil {
 		shift = out.Entry.Shift
 	}
+	if out.Purpose == queue.LateCommit && isParseError(r.Code) {
+		s.queue.BlameClient() // nothing of the text ran, the COMMIT included
+	}
 	if out.Purpose != queue.Client && r.Code == "26000" {
 		s.forgotten = true
 	}
@@ -257,6 +260,17 @@ func (s *session) errorReply(n int) error {
 // or says that the check isn't there.
 func isCheckFailure(code string) bool {
 	return strings.HasPrefix(code, "LF") || code == notInstalledCode || code == undefinedFunction
+}
+
+// isParseError reports whether an error may be about a text as a whole, before
+// any of it has run, which a check can't cause: a syntax error, bad characters,
+// too deep a nesting.
+func isParseError(code string) bool {
+	switch code[:min(2, len(code))] {
+	case "22", "42", "54":
+		return !isCheckFailure(code)
+	}
+	return false
 }
 
 // longError passes on an error that is too long to be changed.

@@ -82,6 +82,10 @@ func (q *Queue) Skipping() bool { return q.skipping }
 // Copying reports whether the backend waits for copy data.
 func (q *Queue) Copying() bool { return q.copying }
 
+// BlameClient says of the failure that was just answered that it is not that
+// of the hidden statement it came at.
+func (q *Queue) BlameClient() { q.failedIn = Client }
+
 // Starving reports whether the backend waits for copy data, and the client has
 // sent neither its end nor what the backend can't take there.
 func (q *Queue) Starving() bool {
