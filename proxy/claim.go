@@ -8,9 +8,6 @@ import (
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
 
-// maxClaimed bounds how many pairs a session remembers to have claimed.
-const maxClaimed = 256
-
 // becomeTagged turns the session into one that is looked at, for good.
 func (s *session) becomeTagged() error {
 	if !s.segment.open {
@@ -42,8 +39,8 @@ func (s *session) options() sqlrewrite.Options {
 	return s.params
 }
 
-// claimMirror claims the tag that the backend has, as far as this session
-// hasn't yet, and remembers the refusal if that fails.
+// claimMirror claims the tag that the backend has, and remembers the refusal
+// if that fails.
 func (s *session) claimMirror() *fencing.Error {
 	s.mu.Lock()
 	m := s.mirror
@@ -64,24 +61,18 @@ func (s *session) claimMirror() *fencing.Error {
 	return nil
 }
 
-// claimAs claims the pairs of a tag in order. The session is listed under the
-// new tag first, so that a claim doesn't evict its own session.
+// claimAs claims the pairs of a tag in order, also those that the session had
+// before: a token that was superseded meanwhile is told at once. The session is
+// listed under the new tag first, so that a claim doesn't evict its own session.
 func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 	if malformed != nil {
 		return asRefusal(malformed)
 	}
 	s.srv.retag(s, tag)
 	for _, p := range tag {
-		if _, ok := s.claimed[p]; ok {
-			continue
-		}
 		if err := s.srv.Claims.Claim(s.srv.ctx, s.database, p); err != nil {
 			return asRefusal(err)
 		}
-		if len(s.claimed) >= maxClaimed {
-			clear(s.claimed)
-		}
-		s.claimed[p] = struct{}{}
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func TestSession_TagChangesLater(t *testing.T) {
 		{"tag set by EXECUTE", []step{{raise, ""}, {"RESET fence.key; RESET fence.token", ""}, {"PREPARE p AS SELECT set_config('fence.key', '@', true), set_config('fence.token', '1', true)", ""},
 			{"BEGIN", ""}, {"EXECUTE p", ""}, {"INSERT INTO t VALUES (1, 'x')", "LF001"}, {"COMMIT", ""}}, 0},
 		{"tag set by a block", []step{{"RESET ALL", ""}, {raise, ""}, {"BEGIN", ""}, {"DO $$ BEGIN PERFORM set_config('fence.key', '@', true), set_config('fence.token', '1', true); END $$", ""}, {"INSERT INTO t VALUES (1, 'x')", "LF001"}, {"COMMIT", ""}}, 0},
-		{"written before the tag", []step{{"RESET fence.key; RESET fence.token", ""}, {raise, ""}, {"BEGIN", ""}, {"INSERT INTO t VALUES (1, 'x')", ""}, {"SET LOCAL fence.key = '@'; SET LOCAL fence.token = 1", ""}, {"COMMIT", "LF001"}}, 0},
+		{"written before the tag", []step{{"RESET fence.key; RESET fence.token", ""}, {raise, ""}, {"BEGIN", ""}, {"INSERT INTO t VALUES (1, 'x')", ""}, {"SET LOCAL fence.key = '@'; SET LOCAL fence.token = 1", "LF001"}, {"COMMIT", ""}}, 0},
+		{"a superseded token again", []step{{raise, ""}, {"SET fence.token = 1", "LF001"}, {"SELECT 1", "LF001"}, {"RESET ALL", ""}, {"SELECT 1", ""}}, 0},
 	} {
 		for _, p := range protocols {
 			t.Run(c.name+"/"+string(p), func(t *testing.T) {

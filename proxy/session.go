@@ -41,7 +41,6 @@ type session struct {
 	segment     segment
 	refused     *refusal
 	own         own
-	claimed     map[fencing.Pair]struct{}
 	stmts       []sqlrewrite.Statement // scratch
 	awaitCommit bool                   // a late check stands before a COMMIT in flight
 
@@ -107,7 +106,6 @@ func newSession(srv *Server, client net.Conn, id uint64) *session {
 		progress:   make(chan struct{}, 1),
 		status:     wire.StatusIdle,
 		own:        own{generation: 1},
-		claimed:    map[fencing.Pair]struct{}{},
 	}
 }
 
