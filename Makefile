@@ -3,15 +3,20 @@
 GO           ?= go
 TEST_TIMEOUT ?= 15m
 FUZZ_TIME    ?= 20s
+# make wire PG_VERSIONS="15 16 17 18"; empty is the server that is installed.
+PG_VERSIONS  ?=
+# make wire-fuzz N=100000 SEED=1
+N            ?= 2000
+SEED         ?= $(shell date +%s)
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The commit goes into the binary where git can be asked for it.
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz clean
+.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 setup: ## install or name everything that the other targets need
 	@testharness/setup.sh go cc postgres etcdctl lint
@@ -46,6 +51,18 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 fuzz: ## each fuzz target for FUZZ_TIME (20s)
 	@testharness/setup.sh go cc
 	testharness/fuzz.sh $(FUZZ_TIME)
+
+wire: ## wire scripts, straight to PostgreSQL and through the proxy, on PG_VERSIONS
+	@testharness/setup.sh go cc postgres
+	@set -e; for version in $(or $(PG_VERSIONS),installed); do \
+		[ $$version = installed ] || { FENCEPROXY_PG_BIN=$$(testharness/fetch-postgres.sh $$version); export FENCEPROXY_PG_BIN; }; \
+		echo "PostgreSQL $$version"; \
+		$(GO) test -race -count=1 ./testharness/wire; \
+	done
+
+wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways
+	@testharness/setup.sh go cc postgres
+	FENCEPROXY_WIRE_PIPELINES=$(N) FENCEPROXY_WIRE_SEED=$(SEED) $(GO) test -race -count=1 -timeout 0 -v -run 'TestGenerate$$' ./testharness/wire
 
 clean: ## what the targets above made
 	rm -rf bin coverage.out

@@ -83,7 +83,7 @@ const shrinkTime = time.Minute
 // try plays one script, and reports a difference as the smallest script that
 // shows it.
 func (s *stand) try(seed, number uint64) {
-	script := wire.Generate(rand.New(rand.NewPCG(seed, number)))
+	script := wire.Generate(rand.New(rand.NewPCG(seed, number)), s.rig.version)
 	if s.difference(script) == "" {
 		return
 	}
