@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,20 +138,5 @@ func (s *stand) play(leg wire.Leg, script *wire.Script) (wire.Trace, error) {
 			return nil, err
 		}
 	}
-	for i := range trace {
-		if strings.Contains(trace[i].Text, `C"42601"`) {
-			trace[i].Text = withoutPosition(trace[i].Text) // simple.wire: where a syntax error stands
-		}
-	}
 	return trace, err
-}
-
-// withoutPosition takes the position out of an error.
-func withoutPosition(text string) string {
-	before, after, ok := strings.Cut(text, ` P"`)
-	if !ok {
-		return text
-	}
-	_, after, _ = strings.Cut(after, `"`)
-	return before + after
 }
