@@ -318,6 +318,7 @@ func (s *session) refuseText(text []byte, why error) error {
 		return s.refuseQuery(e)
 	}
 	var b batch
+	b.add(queue.Close, queue.Raise, wire.AppendClose(b.bytes, 'S', "")) // as every Query does
 	b.add(queue.Close, queue.Raise, wire.AppendClose(b.bytes, 'S', raiseName))
 	b.add(queue.Parse, queue.Examine, wire.AppendParse(b.bytes, raiseName, string(text)))
 	b.raise(e)

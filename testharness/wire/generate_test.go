@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -83,14 +84,30 @@ const shrinkTime = time.Minute
 // shows it.
 func (s *stand) try(seed, number uint64) {
 	script := wire.Generate(rand.New(rand.NewPCG(seed, number)), s.rig.version)
-	if s.difference(script) == "" {
+	found := s.difference(script)
+	if found == "" {
 		return
 	}
 	late := time.Now().Add(shrinkTime)
 	small := wire.Shrink(script, func(c *wire.Script) bool {
-		return time.Now().Before(late) && s.difference(c) != ""
+		return time.Now().Before(late) && kind(s.difference(c)) == kind(found)
 	})
 	s.t.Errorf("seed %d, script %d differs:\n%s\n%s", seed, number, s.difference(small), small)
+}
+
+// kind is what makes one difference the same as another: the lines where the
+// traces part.
+func kind(difference string) string {
+	var parting []string
+	for _, line := range strings.Split(difference, "\n") {
+		if rest, ok := strings.CutPrefix(line, "! "); ok && len(parting) < 4 {
+			parting = append(parting, rest)
+		}
+	}
+	if len(parting) > 3 {
+		parting = []string{parting[0], parting[3]} // of up to three from either side
+	}
+	return strings.Join(parting, "\n")
 }
 
 // difference plays a script on all legs at once and says where they part.
