@@ -179,7 +179,11 @@ func (s *session) readyReply() error {
 	s.failed = s.failed || out.Failed
 	hold := out.Verdict == queue.Withhold && status == wire.StatusFailed
 	s.withheld = hold
-	caught := s.victim != nil && s.queue.ReadyDue() == 0
+	caught := s.victim != nil && !s.queue.MayCommit()
+	if caught {
+		// At once, so that the client's next request finds the session over.
+		s.over, s.ending = true, &ending{err: s.victim}
+	}
 	if s.draining && s.waiting {
 		s.client.SetReadDeadline(longAgo)
 	}
