@@ -260,7 +260,14 @@ func (g *generator) parameterized() (sql string, params []string) {
 	if g.s.Untagged != "" && g.one(6) {
 		return g.pick("DO $$ BEGIN INSERT INTO t VALUES (8, 'do'); END $$", "DO $$ BEGIN RAISE NOTICE 'n'; END $$"), nil
 	}
-	return g.plain(), nil
+	sql = g.plain()
+	if g.version >= 18 && g.s.Untagged == "" {
+		switch first, _, _ := strings.Cut(sql, " "); first {
+		case "DECLARE", "SAVEPOINT", "RELEASE", "LOCK", "SET":
+			sql = "BEGIN" // statements.wire: a cursor outside of a block
+		}
+	}
+	return sql, nil
 }
 
 // plain returns one statement without parameters.
@@ -385,6 +392,9 @@ func (g *generator) disorder() {
 	case 6:
 		g.send("frame B 00 %s", g.pick("", "00", "61 00 0000", "00 0000 0001 00000001"))
 	case 7:
+		if g.version >= 18 {
+			g.send("S") // as for a Query, in segment
+		}
 		if g.s.Untagged != "" {
 			g.send(`F 177 "2" %s`, g.pick(`"3"`, "null", `"x"`))
 		} else {

@@ -90,9 +90,13 @@ func (s *stand) try(seed, number uint64) {
 	}
 	late := time.Now().Add(shrinkTime)
 	small := wire.Shrink(script, func(c *wire.Script) bool {
-		return time.Now().Before(late) && kind(s.difference(c)) == kind(found)
+		if time.Now().After(late) {
+			return false
+		}
+		d := s.difference(c)
+		return d != "" && kind(d) == kind(found)
 	})
-	s.t.Errorf("seed %d, script %d differs:\n%s\n%s", seed, number, s.difference(small), small)
+	s.t.Errorf("seed %d, script %d differs:\n%s\n%s", seed, number, found, small)
 }
 
 // kind is what makes one difference the same as another: the lines where the
