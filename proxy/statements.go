@@ -31,8 +31,14 @@ type statements struct {
 	portals  map[string]statement
 	// touched are the names that changed since the last segment that is known
 	// to have been carried out as a whole, with the segment that changed them.
-	touched map[string]int
+	touched map[string]touch
 	segment int // counts the segments that were sent
+}
+
+// A touch is a change of a name that may yet turn out not to have happened.
+type touch struct {
+	segment   int  // that changed it
+	mayCommit bool // what the name stood for before may commit in the middle
 }
 
 // maxName is the length that PostgreSQL cuts the names of prepared statements
@@ -63,16 +69,19 @@ func (s *statements) parse(name []byte, st statement) {
 	if had, taken := s.prepared[n]; taken && n != "" {
 		st = statement{flags: (st.flags | had.flags) & sqlrewrite.MayCommit}
 	}
-	s.prepared[n] = st
 	s.touch(n)
+	s.prepared[n] = st
 }
 
 // bind records that a portal runs a statement.
 func (s *statements) bind(portal, name []byte) statement {
 	n := cut(name)
 	st := s.prepared[n]
-	if in, ok := s.touched[n]; ok && in != s.segment {
+	if t, ok := s.touched[n]; ok && t.segment != s.segment {
 		st = st.unsure() // its Parse may yet turn out not to have been carried out
+		if t.mayCommit {
+			st = unread()
+		}
 	}
 	s.bindTo(portal, st)
 	return st
@@ -95,8 +104,8 @@ func (s *statements) portal(name []byte) statement { return s.portals[cut(name)]
 func (s *statements) close(name []byte) {
 	n := cut(name)
 	if _, ok := s.prepared[n]; ok {
-		delete(s.prepared, n)
 		s.touch(n)
+		delete(s.prepared, n)
 	}
 }
 
@@ -117,9 +126,9 @@ func (s *statements) endTransaction() { clear(s.portals) }
 // carriedOut takes the end of all segments sent so far.
 func (s *statements) carriedOut(failed bool) {
 	if failed {
-		for name := range s.touched {
-			if st := s.prepared[name]; st.flags&sqlrewrite.MayCommit != 0 {
-				s.prepared[name] = st.unsure()
+		for name, t := range s.touched {
+			if st := s.prepared[name]; t.mayCommit || st.flags&sqlrewrite.MayCommit != 0 {
+				s.prepared[name] = unread()
 			} else {
 				delete(s.prepared, name)
 			}
@@ -129,12 +138,14 @@ func (s *statements) carriedOut(failed bool) {
 	clear(s.touched)
 }
 
+// touch notes that a name is about to change.
 func (s *statements) touch(name string) {
 	if len(s.touched) == maxTouched {
 		s.carriedOut(true) // to forget is always safe
 	}
 	if s.touched == nil {
-		s.touched = map[string]int{}
+		s.touched = map[string]touch{}
 	}
-	s.touched[name] = s.segment
+	had := s.touched[name].mayCommit || s.prepared[name].flags&sqlrewrite.MayCommit != 0
+	s.touched[name] = touch{segment: s.segment, mayCommit: had}
 }
