@@ -72,7 +72,7 @@ func (s *session) maybeDirectTLS() error {
 // the handshake (CVE-2021-3935); PostgreSQL refuses them after a no as well.
 func (s *session) answerEncryption(code uint32) error {
 	early := len(s.fromClient.Rest()) > 0
-	encrypt := code == wire.CodeSSL && s.srv.TLS.Mode != TLSDisable
+	encrypt := code == wire.CodeSSL && s.srv.TLS.Mode != TLSDisable && !s.encrypted()
 	if !encrypt {
 		if err := s.answerByte('N'); err != nil {
 			return err

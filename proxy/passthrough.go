@@ -31,14 +31,6 @@ type Credential struct {
 	Password string        // "": not known
 }
 
-// Authentication requests that the proxy looks at, by the code in their body.
-const (
-	authOK           = 0
-	authSASL         = 10
-	authSASLContinue = 11
-	authSASLFinal    = 12
-)
-
 // sasl takes PostgreSQL's offer of SASL mechanisms. Over a leg that is not
 // encrypted the exchange is relayed from end to end. Where TLS ends here the
 // client may bind it to a channel that PostgreSQL doesn't see; then the proxy
@@ -57,35 +49,6 @@ func (s *session) sasl(offer []byte) error {
 		}
 	}
 	return s.challenge(append(body, 0))
-}
-
-// challenge sends an authentication request that the client must answer, and
-// relays the answer.
-func (s *session) challenge(body []byte) error {
-	if _, err := s.askClient(body); err != nil {
-		return err
-	}
-	if err := s.fromClient.Forward(s.toBackend); err != nil {
-		return fmt.Errorf("relay authentication: %w", err)
-	}
-	return nil
-}
-
-// askClient sends an authentication request and waits for the header of the
-// answer. It returns the length of its body.
-func (s *session) askClient(body []byte) (int, error) {
-	s.toClient.Write(wire.Frame(nil, wire.Authentication, body))
-	if err := s.toClient.Flush(); err != nil {
-		return 0, fmt.Errorf("write to client: %w", err)
-	}
-	t, n, err := s.fromClient.Next()
-	if err != nil {
-		return 0, fmt.Errorf("read authentication answer: %w", err)
-	}
-	if t != wire.Password || n > wire.MaxAuthLength {
-		return 0, s.reject("08P01", fmt.Sprintf("expected an authentication answer, got message type %q", t), nil)
-	}
-	return n, nil
 }
 
 // passThrough verifies the client by the role's secret and logs in to
@@ -134,8 +97,7 @@ func (s *session) verifyClient(server *scram.Server) (final []byte, err error) {
 		reply, err := server.Step(answer)
 		var refused *scram.Error
 		if errors.As(err, &refused) {
-			s.farewell(wire.Report{Severity: "FATAL", Code: refused.Code, Message: refused.Message, Detail: refused.Detail})
-			return nil, refused
+			return nil, s.refuseLogin(refused)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("verify client: %w", err)

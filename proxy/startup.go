@@ -1,11 +1,10 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
@@ -22,10 +21,14 @@ func (s *session) startup() (ok bool, err error) {
 	if err != nil {
 		return false, s.reject("08P01", "invalid startup packet layout: expected terminator as last byte", nil)
 	}
-	if v := params["replication"]; v != "" && !isFalse(v) {
-		return false, s.reject("0A000", "fenceproxy does not relay replication connections: connect to PostgreSQL directly", nil)
+	const noReplication = "fenceproxy does not relay replication connections: connect to PostgreSQL directly"
+	switch v, asked := params["replication"]; {
+	case asked && asksReplication(v):
+		return false, s.reject("0A000", noReplication, nil)
+	case asked && !isFalse(v):
+		return false, s.refusedByPostgreSQL(packet, noReplication)
 	}
-	s.user, s.database = params["user"], params["database"]
+	s.user, s.database = storedName(params["user"]), storedName(params["database"])
 	if s.database == "" {
 		s.database = s.user
 	}
@@ -36,6 +39,7 @@ func (s *session) startup() (ok bool, err error) {
 	s.mu.Lock()
 	s.backend, s.endpoint = conn, endpoint
 	s.mu.Unlock()
+	conn.SetDeadline(time.Now().Add(s.srv.LoginTimeout))
 	s.fromBackend, s.toBackend = wire.NewReader(conn), wire.NewWriter(conn)
 	if err := s.toBackend.Write(packet); err != nil {
 		return false, fmt.Errorf("write to PostgreSQL: %w", err)
@@ -46,47 +50,8 @@ func (s *session) startup() (ok bool, err error) {
 	if err := s.open(mentionsFence(params)); err != nil {
 		return false, err
 	}
+	conn.SetDeadline(noDeadline)
 	return true, nil
-}
-
-// firstPacket answers requests for encryption with no, each at most once, and
-// returns the startup packet; nil after a cancel request.
-func (s *session) firstPacket() ([]byte, error) {
-	asked := map[uint32]bool{}
-	if err := s.maybeDirectTLS(); err != nil {
-		return nil, err
-	}
-	for {
-		packet, err := s.fromClient.ReadPacket(wire.MaxStartupLength)
-		if errors.Is(err, io.EOF) {
-			return nil, nil // a health check that connects and leaves
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read startup packet: %w", err)
-		}
-		code := binary.BigEndian.Uint32(packet[4:])
-		switch code {
-		case wire.CodeCancel:
-			s.srv.forwardCancel(packet)
-			return nil, nil
-		case wire.CodeSSL, wire.CodeGSSEnc:
-			if asked[code] || s.encrypted() {
-				return nil, s.reject("0A000", "encryption was asked for twice", nil)
-			}
-			asked[code] = true
-			if err := s.answerEncryption(code); err != nil {
-				return nil, err
-			}
-		default:
-			if code>>16 != 3 {
-				return nil, s.reject("0A000", fmt.Sprintf("unsupported frontend protocol %d.%d: fenceproxy supports 3.x", code>>16, code&0xffff), nil)
-			}
-			if s.srv.TLS.Mode == TLSRequire && !s.encrypted() {
-				return nil, s.reject("28000", "fenceproxy takes only encrypted connections: use sslmode=require or stricter", nil)
-			}
-			return packet, nil
-		}
-	}
 }
 
 // reject sends a FATAL before there is a session and returns what to log.
@@ -99,76 +64,6 @@ func (s *session) reject(code, message string, cause error) error {
 	return errors.New(message)
 }
 
-// isFalse reads a boolean parameter as PostgreSQL's parse_bool does.
-func isFalse(v string) bool {
-	switch strings.ToLower(v) {
-	case "0", "f", "fa", "fal", "fals", "false", "n", "no", "of", "off":
-		return true
-	}
-	return false
-}
-
-// mentionsFence reports whether a startup packet may carry a tag, as a
-// parameter or in options, whose backslashes only protect spaces.
-func mentionsFence(params map[string]string) bool {
-	for name, value := range params {
-		if strings.HasPrefix(strings.ToLower(name), "fence") {
-			return true
-		}
-		if name == "options" && strings.Contains(strings.ToLower(strings.ReplaceAll(value, `\`, "")), "fence") {
-			return true
-		}
-	}
-	return false
-}
-
-// authenticate relays the exchange, in step, until the first ReadyForQuery,
-// which it leaves unread. ok is false when PostgreSQL refused.
-func (s *session) authenticate() (ok bool, err error) {
-	for {
-		if !s.fromBackend.Complete() {
-			if err := s.exchange(); err != nil {
-				return false, err
-			}
-		}
-		t, n, err := s.fromBackend.Next()
-		if err != nil {
-			_ = s.exchange()
-			return false, fmt.Errorf("read from PostgreSQL: %w", err)
-		}
-		switch t {
-		case wire.ReadyForQuery:
-			return true, nil
-		case wire.ErrorResponse:
-			if err := s.fromBackend.Forward(s.toClient); err != nil {
-				return false, fmt.Errorf("relay startup: %w", err)
-			}
-			return false, s.toClient.Flush()
-		case wire.Authentication:
-			if err := s.relayAuth(n); err != nil {
-				return false, err
-			}
-			continue
-		case wire.BackendKeyData:
-			key, err := s.fromBackend.Prefix()
-			if err != nil {
-				return false, fmt.Errorf("read from PostgreSQL: %w", err)
-			}
-			s.keep(string(key))
-		case wire.ParameterStatus:
-			if err := s.parameter(); err != nil {
-				return false, err
-			}
-		case wire.NoticeResponse, wire.NegotiateVersion:
-		default:
-			return false, s.reject("08P01", fmt.Sprintf("PostgreSQL sent an unexpected message of type %q during startup", t), nil)
-		}
-		if err := s.fromBackend.Forward(s.toClient); err != nil {
-			return false, fmt.Errorf("relay startup: %w", err)
-		}
-	}
-}
-
 // exchange sends what was gathered for either side.
 func (s *session) exchange() error {
 	if err := s.toClient.Flush(); err != nil {
@@ -178,28 +73,6 @@ func (s *session) exchange() error {
 		return fmt.Errorf("write to PostgreSQL: %w", err)
 	}
 	return nil
-}
-
-// relayAuth passes on one authentication request and, where one is due, the
-// client's answer.
-func (s *session) relayAuth(n int) error {
-	if n < 4 || n > wire.MaxAuthLength {
-		return s.reject("08P01", "PostgreSQL sent an invalid authentication request", nil)
-	}
-	body, err := s.fromBackend.Read(n)
-	if err != nil {
-		return fmt.Errorf("read from PostgreSQL: %w", err)
-	}
-	switch binary.BigEndian.Uint32(body) {
-	case authOK, authSASLFinal:
-		s.toClient.Write(wire.Frame(nil, wire.Authentication, body))
-		return nil
-	case authSASL:
-		if s.encrypted() || serverEncrypted(s.backend) {
-			return s.sasl(append([]byte(nil), body[4:]...))
-		}
-	}
-	return s.challenge(body)
 }
 
 // keep remembers the session under its cancel key.

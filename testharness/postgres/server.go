@@ -61,6 +61,8 @@ type Options struct {
 	// Config holds further lines of postgresql.conf, each `name = value`.
 	// They win over the lines that Start writes itself.
 	Config []string
+	// HBA holds lines of pg_hba.conf that come before those that Auth makes.
+	HBA []string
 	// Template is a folder to keep initialised data folders in, to be copied
 	// by later servers with the same binaries, Auth and Password (which then
 	// share their system identifier). "" runs initdb each time.
@@ -115,7 +117,23 @@ func (s *Server) create(ctx context.Context) (err error) {
 	if err := s.fillData(ctx); err != nil {
 		return err
 	}
+	if err := s.writeHBA(); err != nil {
+		return err
+	}
 	return s.writeConfig()
+}
+
+// writeHBA puts the options' lines before those of initdb.
+func (s *Server) writeHBA() error {
+	path := filepath.Join(s.DataDir(), "pg_hba.conf")
+	rest, err := os.ReadFile(path)
+	if err == nil && len(s.options.HBA) > 0 {
+		err = os.WriteFile(path, append([]byte(strings.Join(s.options.HBA, "\n")+"\n"), rest...), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write the server's pg_hba.conf: %w", err)
+	}
+	return nil
 }
 
 func (s *Server) writeConfig() error {

@@ -14,6 +14,7 @@
 //	<tagged E(LF007) Z(I)              in place of the line above, where the condition holds
 //	on b user=other options="-c a=b"   goes on with another session, opened if need be
 //	dial c                             a connection without a startup packet
+//	tls alpn=postgresql max=1.2        the handshake of TLS: protocol name and highest version, if any
 //	split                              sends the next lines byte by byte
 //	close, half-close                  the client's side of the connection
 //	wait SQL                           until the query, asked aside, says true

@@ -28,6 +28,7 @@ const (
 	letterByte = "byte"
 	letterRest = "rest"
 	letterSkip = "..."
+	letterTLS  = "tls"
 )
 
 func (w Want) String() string {

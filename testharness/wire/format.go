@@ -47,12 +47,12 @@ func (s Step) format(line func(verb, rest string)) {
 			}
 			line("<"+a.Condition, strings.Join(wants, " "))
 		}
-	case ActOn, ActDial:
+	case ActOn, ActDial, ActTLS:
 		rest := s.Session
 		for i := 0; i < len(s.Params); i += 2 {
 			rest += fmt.Sprintf(" %s=%q", s.Params[i], s.Params[i+1])
 		}
-		line(s.Action.String(), rest)
+		line(s.Action.String(), strings.TrimSpace(rest))
 	default:
 		line(s.Action.String(), s.SQL)
 	}

@@ -174,12 +174,20 @@ func (p *parser) act(s *Script, verb, rest string) error {
 		if verb == "dial" {
 			step.Action = ActDial
 		}
-		e := encoder{words: words[1:]}
-		for e.err == nil && len(e.words) > 0 {
-			step.Params = append(step.Params, e.pair()...)
+		if step.Params, err = pairs(words[1:]); err != nil {
+			return err
 		}
-		if e.err != nil {
-			return e.err
+	case "tls":
+		step.Action = ActTLS
+		words, err := fields(rest)
+		if err != nil {
+			return err
+		}
+		if step.Params, err = pairs(words); err != nil {
+			return err
+		}
+		if _, err := clientTLS(step.Params); err != nil {
+			return err
 		}
 	case "close":
 		step.Action = ActClose
@@ -194,4 +202,13 @@ func (p *parser) act(s *Script, verb, rest string) error {
 	}
 	s.Steps = append(s.Steps, step)
 	return nil
+}
+
+// pairs reads words of the form name=value.
+func pairs(words []string) (params []string, err error) {
+	e := encoder{words: words}
+	for e.err == nil && len(e.words) > 0 {
+		params = append(params, e.pair()...)
+	}
+	return params, e.err
 }

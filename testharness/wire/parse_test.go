@@ -24,7 +24,7 @@ func parse(t *testing.T, text string) *wire.Script {
 
 // Every script that is written down again is read as the same, made ones too.
 func TestScript_String(t *testing.T) {
-	all := scripts(t)
+	all := append(scripts(t, "testdata"), scripts(t, "testdata/secure")...)
 	for i := range uint64(20) {
 		all = append(all, wire.Generate(rand.New(rand.NewPCG(1, i)), 15))
 	}

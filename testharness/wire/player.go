@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -104,6 +105,8 @@ func (r *performance) step(step Step) error {
 		return r.on(step.Session, step.Params)
 	case ActDial:
 		return r.dial(step.Session)
+	case ActTLS:
+		return r.encrypt(step.Params)
 	case ActClose:
 		r.current.close()
 		r.current.ended, r.current = true, nil
@@ -126,6 +129,37 @@ func (r *performance) dial(name string) error {
 	r.sessions = append(r.sessions, s)
 	r.current = s
 	return nil
+}
+
+// encrypt takes the handshake on the current session.
+func (r *performance) encrypt(params []string) error {
+	config, err := clientTLS(params)
+	if err != nil {
+		return err
+	}
+	r.trace = append(r.trace, r.current.encrypt(config))
+	return nil
+}
+
+// clientTLS reads what a client wants of TLS: alpn=NAME, a protocol name to
+// agree on, and max=VERSION, the highest version that it speaks. It takes any
+// certificate.
+func clientTLS(params []string) (*tls.Config, error) {
+	versions := map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10}
+	for i := 0; i < len(params); i += 2 {
+		switch name, value := params[i], params[i+1]; name {
+		case "alpn":
+			config.NextProtos = append(config.NextProtos, value)
+		case "max":
+			if config.MaxVersion = versions[value]; config.MaxVersion == 0 {
+				return nil, fmt.Errorf("%q is no version of TLS", value)
+			}
+		default:
+			return nil, fmt.Errorf("%q is nothing that a client wants of TLS", name)
+		}
+	}
+	return config, nil
 }
 
 // on goes on with a session. One that isn't there is opened up to its first

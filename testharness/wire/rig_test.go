@@ -45,14 +45,23 @@ type rig struct {
 // newRig starts a rig with the given databases, schema fence in each.
 func newRig(t *testing.T, databases ...string) *rig {
 	t.Helper()
-	r := &rig{
-		pg: postgres.New(t, postgres.Options{Config: []string{
-			"max_prepared_transactions = 10",
-			// Not the usual, which the proxy's own statements must not rely on.
-			"DateStyle = 'German, DMY'", "IntervalStyle = 'iso_8601'", "TimeZone = 'Asia/Kathmandu'",
-		}}),
-		lanes: make(chan *lane, len(databases)),
+	return newRigOn(t, postgres.New(t, postgres.Options{Config: settings()}), nil, databases...)
+}
+
+// settings of the server are not the usual, which the proxy's own statements
+// must not rely on.
+func settings() []string {
+	return []string{
+		"max_prepared_transactions = 10",
+		"DateStyle = 'German, DMY'", "IntervalStyle = 'iso_8601'", "TimeZone = 'Asia/Kathmandu'",
 	}
+}
+
+// newRigOn makes a rig of a running server; set changes the proxy before it
+// serves.
+func newRigOn(t *testing.T, pg *postgres.Server, set func(*proxy.Server, *fencing.Store), databases ...string) *rig {
+	t.Helper()
+	r := &rig{pg: pg, lanes: make(chan *lane, len(databases))}
 	admin := connect(t, r.pg.DSN("postgres", "postgres"))
 	version, err := strconv.Atoi(admin.PgConn().ParameterStatus("server_version")[:2])
 	if err != nil {
@@ -71,11 +80,11 @@ func newRig(t *testing.T, databases ...string) *rig {
 			WHERE datname = current_database() AND usename = 'app'`)
 		r.lanes <- l
 	}
-	r.startProxy(t)
+	r.startProxy(t, set)
 	return r
 }
 
-func (r *rig) startProxy(t *testing.T) {
+func (r *rig) startProxy(t *testing.T, set func(*proxy.Server, *fencing.Store)) {
 	t.Helper()
 	store, err := fencing.NewStore(r.pg.DSN("postgres", "postgres"))
 	if err != nil {
@@ -84,6 +93,9 @@ func (r *rig) startProxy(t *testing.T) {
 	claimer := fencing.NewClaimer(store, holder{}, nil)
 	server := proxy.NewServer(proxy.TCP(r.pg.Addr()), claimer)
 	claimer.Evictor = server
+	if set != nil {
+		set(server, store)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -66,13 +66,14 @@ const (
 	ActExpect                  // messages that must come
 	ActOn                      // go on with a session, opened if need be
 	ActDial                    // a connection without a startup packet
+	ActTLS                     // the handshake of TLS
 	ActClose                   // the client goes
 	ActHalfClose               // the client sends no more
 	ActWait                    // until a query says true
 	ActAdmin                   // SQL from aside
 )
 
-var actionNames = [...]string{"send", "expect", "on", "dial", "close", "half-close", "wait", "admin"}
+var actionNames = [...]string{"send", "expect", "on", "dial", "tls", "close", "half-close", "wait", "admin"}
 
 func (a Action) String() string { return actionNames[a] }
 
@@ -84,7 +85,7 @@ type Step struct {
 	Split    bool          // ActSend
 	Expect   []Alternative // ActExpect; the last whose condition holds counts
 	Session  string        // ActOn, ActDial
-	Params   []string      // ActOn: names and values of the startup packet
+	Params   []string      // ActOn: names and values of the startup packet; ActTLS: of what the client wants
 	SQL      string        // ActWait, ActAdmin
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,12 +23,19 @@ type session struct {
 	name  string
 	conn  net.Conn
 	r     *bufio.Reader
-	out   chan []byte
+	out   chan outgoing
 	sent  chan struct{} // closed when all is sent, after out is closed
 	pid   uint32
 	key   []byte // body of the BackendKeyData, process id included
 	ended bool   // the server's side is at its end
 	quiet bool   // out is closed
+}
+
+// outgoing is what the goroutine that sends is handed: bytes, or the
+// connection that those after it go out on.
+type outgoing struct {
+	bytes []byte
+	conn  net.Conn
 }
 
 // dial connects; nothing is sent yet. All of the session must be over before
@@ -40,29 +48,50 @@ func dial(name, network, addr string, deadline time.Time) (*session, error) {
 	conn.SetDeadline(deadline)
 	s := &session{
 		name: name, conn: conn, r: bufio.NewReader(conn),
-		out: make(chan []byte, 1024), sent: make(chan struct{}),
+		out: make(chan outgoing, 1024), sent: make(chan struct{}),
 	}
-	go s.write()
+	go s.write(conn)
 	return s, nil
 }
 
 // write sends what is handed over until out is closed. A peer that takes no
 // more is told by what it answers, not here.
-func (s *session) write() {
+func (s *session) write(conn net.Conn) {
 	defer close(s.sent)
-	for b := range s.out {
-		_, _ = s.conn.Write(b)
+	for o := range s.out {
+		if o.conn != nil {
+			conn = o.conn
+		}
+		_, _ = conn.Write(o.bytes)
 	}
+}
+
+// encrypt takes the handshake of TLS and tells how it went: the name of the
+// protocol that was agreed on, if the client asked for one, or that the server
+// refused, which ends the session. All that was sent before has been answered.
+func (s *session) encrypt(config *tls.Config) Event {
+	e := Event{Letter: letterTLS, Detail: "refused"}
+	conn := tls.Client(s.conn, config)
+	if conn.Handshake() == nil {
+		e.Detail = "agreed"
+		if name := conn.ConnectionState().NegotiatedProtocol; name != "" {
+			e.Detail = name
+		}
+		s.conn, s.r = conn, bufio.NewReader(conn)
+		s.out <- outgoing{conn: conn}
+	}
+	e.Text = e.Detail
+	return s.event(e)
 }
 
 // send hands bytes over, as one write or one for each byte.
 func (s *session) send(b []byte, split bool) {
 	if !split {
-		s.out <- b
+		s.out <- outgoing{bytes: b}
 		return
 	}
 	for i := range b {
-		s.out <- b[i : i+1]
+		s.out <- outgoing{bytes: b[i : i+1]}
 	}
 }
 
