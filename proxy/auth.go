@@ -20,6 +20,13 @@ const (
 	authSASLFinal    = 12
 )
 
+// A process id and the least and the longest cancel key, in bytes
+// (MAX_CANCEL_KEY_LENGTH in pqcomm.h).
+const (
+	minKeyData = 4 + 4
+	maxKeyData = 4 + 256
+)
+
 // authenticate relays the exchange, in step, until the first ReadyForQuery,
 // which it leaves unread. ok is false when PostgreSQL refused.
 func (s *session) authenticate() (ok bool, err error) {
@@ -31,11 +38,7 @@ func (s *session) authenticate() (ok bool, err error) {
 		}
 		t, n, err := s.fromBackend.Next()
 		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return false, s.reject("08006", "PostgreSQL did not answer in time", nil)
-			}
-			_ = s.exchange()
-			return false, fmt.Errorf("read from PostgreSQL: %w", err)
+			return false, s.backendFailed(err)
 		}
 		switch t {
 		case wire.ReadyForQuery:
@@ -51,6 +54,9 @@ func (s *session) authenticate() (ok bool, err error) {
 			}
 			continue
 		case wire.BackendKeyData:
+			if n < minKeyData || n > maxKeyData {
+				return false, s.reject("08P01", "PostgreSQL sent an invalid cancel key", nil)
+			}
 			key, err := s.fromBackend.Prefix()
 			if err != nil {
 				return false, fmt.Errorf("read from PostgreSQL: %w", err)
@@ -68,6 +74,19 @@ func (s *session) authenticate() (ok bool, err error) {
 			return false, fmt.Errorf("relay startup: %w", err)
 		}
 	}
+}
+
+// backendFailed ends the startup after PostgreSQL could not be read from. A
+// server that closes without a word leaves the client without one too.
+func (s *session) backendFailed(err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return s.reject("08006", "PostgreSQL did not answer in time", nil)
+	case errors.Is(err, wire.ErrLength):
+		return s.reject("08P01", "PostgreSQL sent a message of an impossible length", nil)
+	}
+	_ = s.exchange()
+	return fmt.Errorf("read from PostgreSQL: %w", err)
 }
 
 // relayAuth passes on one authentication request and, where one is due, the

@@ -146,7 +146,7 @@ func (s *session) readAuth() (kind uint32, body []byte, err error) {
 	for {
 		t, n, err := s.fromBackend.Next()
 		if err != nil {
-			return 0, nil, fmt.Errorf("read from PostgreSQL: %w", err)
+			return 0, nil, s.backendFailed(err)
 		}
 		switch {
 		case t == wire.Authentication && n >= 4 && n <= wire.MaxAuthLength:
