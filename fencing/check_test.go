@@ -239,6 +239,7 @@ func TestCheck_Rights(t *testing.T) {
 		"SELECT fence.check_key('a', 42)",
 		"SELECT fence.refuse_tag('x')",
 		"SELECT fence.version()",
+		"SELECT fence.mock_key()",
 		"SELECT fence.whereabouts()",
 	} {
 		if _, err := app.Exec(t.Context(), sql); code(err) != "42501" {

@@ -21,6 +21,7 @@ func parts() []string {
 		"meta version integer",
 		"meta installed_at timestamp with time zone",
 		"meta installed_by text",
+		"meta mock_key bytea",
 		"meta PRIMARY KEY (singleton)",
 		"lineage epoch integer",
 		"lineage cluster text",

@@ -14,7 +14,7 @@ import (
 
 // SchemaVersion is the version of schema fence that this program installs and
 // works with. It goes up with every change below schema/.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // schemaFiles holds the steps (NNN_name.sql, each run once, to version NNN) and
 // the definitions, which every install runs again.

@@ -1,6 +1,7 @@
 package fencing_test
 
 import (
+	"fmt"
 	"io/fs"
 	"strings"
 	"sync"
@@ -79,10 +80,12 @@ func TestInstall_Damaged(t *testing.T) {
 	s.claim("a", 1)
 }
 
+var newerStep = fmt.Sprintf("%03d_more.sql", fencing.SchemaVersion+1)
+
 // newer returns the program's own files with a step to one version more.
 func newer(t *testing.T, step string) fs.FS {
 	t.Helper()
-	files := fstest.MapFS{"schema/002_more.sql": {Data: []byte(step)}}
+	files := fstest.MapFS{"schema/" + newerStep: {Data: []byte(step)}}
 	own := fencing.SchemaFiles()
 	names, err := fs.Glob(own, "schema/*.sql")
 	if err != nil {
@@ -106,8 +109,8 @@ func TestInstall_Upgrade(t *testing.T) {
 	version := func() int { return one[int](s, admin, "SELECT version FROM fence.meta") }
 
 	_, err := fencing.InstallFrom(t.Context(), admin, newer(t, "ALTER TABLE fence.mark ADD note text; SELECT 1/0"), fencing.SchemaVersion+1)
-	if code(err) != "22012" || !strings.Contains(err.Error(), "002_more.sql") {
-		t.Errorf("a step that fails: got %v, want 22012 in 002_more.sql", err)
+	if code(err) != "22012" || !strings.Contains(err.Error(), newerStep) {
+		t.Errorf("a step that fails: got %v, want 22012 in %s", err, newerStep)
 	}
 	if got := version(); got != fencing.SchemaVersion {
 		t.Errorf("version after a step that failed: %d, want %d", got, fencing.SchemaVersion)

@@ -1,6 +1,7 @@
 package fencing_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestStore_Preflight(t *testing.T) {
 		}
 		return ""
 	}
+	current := fmt.Sprintf("UPDATE fence.meta SET version = %d", fencing.SchemaVersion)
 	cases := []struct {
 		name   string
 		damage string // as superuser, in the database
@@ -40,8 +42,8 @@ func TestStore_Preflight(t *testing.T) {
 		{"no such role", "", "", "nobody", database, []string{`role "nobody" does not exist`}},
 		{"may not signal", "REVOKE pg_signal_backend FROM fence_admin", "GRANT pg_signal_backend TO fence_admin", adminRol, database, []string{"may not end what blocks a claim", "GRANT pg_signal_backend TO fence_admin"}},
 		{"may not see", "REVOKE pg_read_all_stats FROM fence_admin", "GRANT pg_read_all_stats TO fence_admin", adminRol, database, []string{"may not see what blocks a claim", "GRANT pg_read_all_stats TO fence_admin"}},
-		{"an older schema", "UPDATE fence.meta SET version = 0", "UPDATE fence.meta SET version = 1", adminRol, database, []string{"has version 0", "fenceproxy init"}},
-		{"a newer schema", "UPDATE fence.meta SET version = 99", "UPDATE fence.meta SET version = 1", adminRol, database, []string{"has version 99", "newer fenceproxy"}},
+		{"an older schema", "UPDATE fence.meta SET version = 0", current, adminRol, database, []string{"has version 0", "fenceproxy init"}},
+		{"a newer schema", "UPDATE fence.meta SET version = 99", current, adminRol, database, []string{"has version 99", "newer fenceproxy"}},
 		{"no marks", "ALTER TABLE fence.mark RENAME TO gone", "ALTER TABLE fence.gone RENAME TO mark", adminRol, database, []string{"damaged: table fence.mark is missing", "restore", "DROP SCHEMA fence CASCADE", "fenceproxy init --upstream 'postgres://"}},
 		{"no version", "ALTER TABLE fence.meta RENAME TO gone", "ALTER TABLE fence.gone RENAME TO meta", adminRol, database, []string{"damaged: table fence.meta is missing", "fenceproxy init"}},
 		{"an empty version", "CREATE TABLE public.meta AS TABLE fence.meta; DELETE FROM fence.meta", "INSERT INTO fence.meta TABLE public.meta", adminRol, database, []string{"damaged: table fence.meta is empty", "fenceproxy init"}},

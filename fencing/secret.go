@@ -27,3 +27,19 @@ func (s *Store) RoleSecret(ctx context.Context, role string) (string, error) {
 	}
 	return *secret, nil
 }
+
+// MockKey returns what the proxies of a database make up salts from for roles
+// that don't exist, and the iteration count of the secrets that PostgreSQL
+// makes (scram_iterations, 0 before PostgreSQL 16: its default). It is the same
+// for all of them and over restarts.
+func (s *Store) MockKey(ctx context.Context) (key []byte, iterations int, err error) {
+	p, err := s.of(s.Database())
+	if err != nil {
+		return nil, 0, err
+	}
+	const query = "SELECT fence.mock_key(), coalesce(current_setting('scram_iterations', true), '0')::int"
+	if err := p.watch.QueryRow(ctx, query).Scan(&key, &iterations); err != nil {
+		return nil, 0, fmt.Errorf("read the key of mock salts: %w", err)
+	}
+	return key, iterations, nil
+}

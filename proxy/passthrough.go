@@ -61,7 +61,7 @@ func (s *session) passThrough(offer []byte) error {
 		s.log.Error("read the secret of a role", "user", s.user, "error", err)
 		return s.reject("58000", "fenceproxy could not read what it needs to verify passwords: see its log", nil)
 	}
-	server := scram.NewServer(s.user, credential.Secret, s.srv.mock, s.binding)
+	server := scram.NewServer(s.user, credential.Secret, s.srv.Mock, s.binding)
 	final, err := s.verifyClient(server)
 	if err != nil {
 		return err

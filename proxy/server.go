@@ -32,16 +32,18 @@ type Claims interface {
 // A Server accepts clients and gives each a session of its own with the
 // upstream. Fields may be set before Serve.
 type Server struct {
-	Upstream     Upstream
-	Claims       Claims
-	TLS          ClientTLS
-	Secrets      Secrets // nil: SCRAM is relayed only
+	Upstream Upstream
+	Claims   Claims
+	TLS      ClientTLS
+	Secrets  Secrets // nil: SCRAM is relayed only
+	// Mock makes up salts for users who don't exist. NewServer's is of its own;
+	// proxies behind one address need one that they share.
+	Mock         *scram.Mock
 	Logger       *slog.Logger
 	Metrics      *Metrics
 	LoginTimeout time.Duration // from accept to the end of authentication
 	DialTimeout  time.Duration
 
-	mock      *scram.Mock
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	sessions  map[*session]struct{}
@@ -63,7 +65,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{
 		Upstream: upstream, Claims: claims,
-		mock:         scram.NewMock(nil, 0),
+		Mock:         scram.NewMock(nil, 0),
 		Logger:       slog.New(slog.DiscardHandler),
 		Metrics:      NewMetrics(nil),
 		LoginTimeout: DefaultLoginTimeout,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
@@ -15,62 +17,90 @@ import (
 // file in the format of PgBouncer's userlist.txt if there is one, and
 // otherwise PostgreSQL's own table of roles.
 type credentials struct {
-	users  map[string]proxy.Credential // of the file; nil: there is none
+	file   string // "": there is none
 	store  *fencing.Store
+	mock   *scram.Mock
 	logger *slog.Logger
+
+	mu    sync.Mutex
+	users map[string]proxy.Credential // of the file
+	seen  time.Time                   // when the file was changed last
 }
 
-// openSecrets returns what verifies clients over TLS, nil if that can only be
-// PostgreSQL itself.
-func openSecrets(ctx context.Context, file string, store *fencing.Store, logger *slog.Logger) (proxy.Secrets, error) {
-	c, err := newCredentials(file, store, logger)
+// openSecrets has the server verify clients over TLS, if that need not be left
+// to PostgreSQL.
+func openSecrets(ctx context.Context, server *proxy.Server, file string, store *fencing.Store, logger *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	key, iterations, err := store.MockKey(ctx)
 	if err != nil {
-		return nil, err
+		logger.Warn("unknown users can be told from others at a restart: GRANT EXECUTE ON FUNCTION fence.mock_key() TO the role of --upstream", "error", err)
 	}
-	if c.users == nil {
-		ctx, cancel := context.WithTimeout(ctx, startTimeout)
-		defer cancel()
-		if _, err := store.RoleSecret(ctx, "postgres"); err != nil {
-			logger.Warn("SCRAM over TLS is relayed, without channel binding: roles' secrets can't be read; "+
-				"as a superuser: GRANT SELECT (rolname, rolpassword) ON pg_authid TO the role of --upstream, or name an --auth-file",
-				"error", err)
-			return nil, nil
+	server.Mock = scram.NewMock(key, iterations)
+	c := &credentials{file: file, store: store, mock: server.Mock, logger: logger}
+	if file != "" {
+		if err := c.load(); err != nil {
+			return err
 		}
+	} else if _, err := store.RoleSecret(ctx, "postgres"); err != nil {
+		logger.Warn("SCRAM over TLS is relayed, without channel binding: roles' secrets can't be read; "+
+			"as a superuser: GRANT SELECT (rolname, rolpassword) ON pg_authid TO the role of --upstream, or name an --auth-file",
+			"error", err)
+		return nil
 	}
-	return c, nil
+	server.Secrets = c
+	return nil
 }
 
-// newCredentials reads the file, if one is named.
-func newCredentials(file string, store *fencing.Store, logger *slog.Logger) (*credentials, error) {
-	c := &credentials{store: store, logger: logger}
-	if file == "" {
-		return c, nil
-	}
-	text, err := os.ReadFile(file)
+// load reads the file.
+func (c *credentials) load() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loadLocked()
+}
+
+// loadLocked reads the file. A password that is in the file in clear text costs
+// thousands of hashes, so those that were there before are kept.
+func (c *credentials) loadLocked() error {
+	seen := c.changed()
+	text, err := os.ReadFile(c.file)
 	if err != nil {
-		return nil, fmt.Errorf("--auth-file: %w", err)
+		return fmt.Errorf("--auth-file: %w", err)
 	}
 	list, err := scram.ParseUserlist(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("--auth-file %s: %w", file, err)
+		return fmt.Errorf("--auth-file %s: %w", c.file, err)
 	}
-	c.users = map[string]proxy.Credential{}
-	salts := scram.NewMock(nil, 0)
+	users := map[string]proxy.Credential{}
 	for entry := range list.All() {
-		secret, err := entry.Resolve(salts)
-		if err != nil {
-			return nil, fmt.Errorf("--auth-file %s: %w", file, err)
+		if known, ok := c.users[entry.User]; ok && entry.Kind == scram.KindPlain && known.Password == entry.Password {
+			users[entry.User] = known
+			continue
 		}
-		c.users[entry.User] = proxy.Credential{Secret: &secret, Password: entry.Password}
+		secret, err := entry.Resolve(c.mock)
+		if err != nil {
+			return fmt.Errorf("--auth-file %s: %w", c.file, err)
+		}
+		users[entry.User] = proxy.Credential{Secret: &secret, Password: entry.Password}
 	}
-	return c, nil
+	c.users, c.seen = users, seen
+	return nil
 }
 
-// Credential is proxy.Secrets'. A changed password works at once: the table is
-// asked at each login.
+// changed returns when the file was changed; zero if it isn't there.
+func (c *credentials) changed() time.Time {
+	info, err := os.Stat(c.file)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// Credential is proxy.Secrets'. A changed password works at once: the table, or
+// the file, is asked at each login.
 func (c *credentials) Credential(ctx context.Context, user string) (proxy.Credential, error) {
-	if c.users != nil {
-		return c.users[user], nil
+	if c.file != "" {
+		return c.ofFile(user), nil
 	}
 	text, err := c.store.RoleSecret(ctx, user)
 	if err != nil || text == "" {
@@ -82,4 +112,20 @@ func (c *credentials) Credential(ctx context.Context, user string) (proxy.Creden
 		return proxy.Credential{}, nil
 	}
 	return proxy.Credential{Secret: &secret}, nil
+}
+
+// ofFile returns what the file says of a user. A file that can't be used leaves
+// what it said before.
+func (c *credentials) ofFile(user string) proxy.Credential {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if changed := c.changed(); !changed.Equal(c.seen) {
+		if err := c.loadLocked(); err != nil {
+			c.logger.Error("passwords not reloaded", "error", err)
+			c.seen = changed // said once for each change
+		} else {
+			c.logger.Info("passwords reloaded", "file", c.file)
+		}
+	}
+	return c.users[user]
 }

@@ -88,7 +88,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.upstream.add(flags)
 	c.etcd.add(flags)
 	c.tls.add(flags)
-	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by; PostgreSQL's roles are asked without one")
+	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
 	flags.StringVar(&c.embedDir, "embed-etcd", "", "run a single-node etcd in this process, with its data in `DIR`, instead of --etcd")
@@ -153,7 +153,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	claimer.Evictor = server
 
 	if clientTLS.Mode != proxy.TLSDisable {
-		if server.Secrets, err = openSecrets(ctx, c.authFile, store, logger); err != nil {
+		if err := openSecrets(ctx, server, c.authFile, store, logger); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,18 @@ BEGIN
 END
 $$;
 
+-- What the proxies make up salts from, for a role that may claim and not read
+-- the tables.
+CREATE OR REPLACE FUNCTION fence.mock_key()
+RETURNS bytea
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (SELECT m.mock_key FROM fence.meta AS m);
+END
+$$;
+
 -- What is accepted for a key: no row where there is no mark would cost the
 -- caller the whereabouts, so there is always one, with a null token then.
 -- comparable says whether the mark is of the current lineage.
