@@ -84,6 +84,15 @@ func TestServer_ClientTLS(t *testing.T) {
 		}
 	}
 	t.Run("certificate changes", func(t *testing.T) {
+		before, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", trusting())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if _, err := before.Exec(t.Context(), "SELECT repeat('x', 100000)"); err != nil {
+				t.Errorf("a session from before the change: %v", err)
+			}
+		}()
 		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("second")}})
 		conn, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", trusting())
 		if err != nil {
@@ -99,17 +108,25 @@ func TestServer_ClientTLS(t *testing.T) {
 			t.Error("connected without a certificate")
 		}
 		config := trusting()
+		for name, wrong := range map[string]tls.Certificate{"expired": ca.Expired("postgres"), "a stranger's": certs.New(t).Leaf("postgres")} {
+			config.Certificates = []tls.Certificate{wrong}
+			if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err == nil {
+				t.Errorf("connected with a certificate that is %s", name)
+			}
+		}
 		config.Certificates = []tls.Certificate{ca.Leaf("postgres")}
 		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("old version", func(t *testing.T) {
+	t.Run("old versions", func(t *testing.T) {
 		current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("fourth")}})
 		config := trusting()
-		config.MinVersion, config.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
-		if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err == nil {
-			t.Error("connected with TLS 1.1")
+		for _, version := range []uint16{tls.VersionTLS10, tls.VersionTLS11} {
+			config.MinVersion, config.MaxVersion = version, version
+			if _, err := s.connectTLS(addrs[proxy.TLSAllow], "sslmode=require", config); err == nil {
+				t.Errorf("connected with %s", tls.VersionName(version))
+			}
 		}
 	})
 }

@@ -52,7 +52,9 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 func (a *Authority) sign(c, parent *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
 	a.t.Helper()
 	c.SerialNumber = big.NewInt(time.Now().UnixNano())
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if c.NotBefore.IsZero() {
+		c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	}
 	if parent == nil {
 		parent = c
 	}
@@ -67,14 +69,28 @@ func (a *Authority) sign(c, parent *x509.Certificate, public *ecdsa.PublicKey) *
 	return cert
 }
 
+// Certificate returns the authority's own.
+func (a *Authority) Certificate() tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{a.cert.Raw}, PrivateKey: a.key}
+}
+
 // Leaf makes a certificate for name, a host or a user, and for 127.0.0.1.
 func (a *Authority) Leaf(name string) tls.Certificate {
 	a.t.Helper()
+	return a.leaf(name, &x509.Certificate{})
+}
+
+// Expired is Leaf of a certificate that was valid up to an hour ago.
+func (a *Authority) Expired(name string) tls.Certificate {
+	a.t.Helper()
+	return a.leaf(name, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)})
+}
+
+func (a *Authority) leaf(name string, c *x509.Certificate) tls.Certificate {
+	a.t.Helper()
 	key := newKey(a.t)
-	c := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
+	c.Subject, c.DNSNames, c.IPAddresses = pkix.Name{CommonName: name}, []string{name}, []net.IP{net.IPv4(127, 0, 0, 1)}
+	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	return tls.Certificate{Certificate: [][]byte{a.sign(c, a.cert, &key.PublicKey).Raw}, PrivateKey: key}
 }
 
