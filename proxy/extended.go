@@ -147,7 +147,7 @@ func (s *session) execute(st statement) error {
 func (s *session) inject(c check, p queue.Purpose) error {
 	var b batch
 	if !s.own.ready() {
-		b.prepare(s.own.generation)
+		b.prepare(s.checks(), s.own.generation)
 	}
 	if c == checkFull {
 		b.run(earlyName, p)
@@ -236,7 +236,7 @@ func (s *session) guardFunction() error {
 // fails the client has its answer, and the announced message is dropped.
 func (s *session) probe() (ok bool, err error) {
 	s.count([]queue.Purpose{queue.Probe})
-	if err := s.sendQuery([]byte(earlySQL+"\x00"), queue.Entry{
+	if err := s.sendQuery([]byte(s.checks().early+"\x00"), queue.Entry{
 		Kind: queue.Query, Purpose: queue.Probe, Checked: true,
 	}); err != nil {
 		return false, err

@@ -111,7 +111,7 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	var p plan
 	const alone = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
 	if len(stmts) != 1 || stmts[0].Flags&alone == 0 || s.txn.block != blockNone || s.hasTag() && stmts[0].Class != sqlrewrite.Discard {
-		p = planQuery(&s.txn, stmts, len(text))
+		p = planQuery(&s.txn, s.checks(), stmts, len(text))
 	}
 	s.count(p.purposes)
 	e := queue.Entry{Kind: queue.Query, Plan: p.purposes, Tagged: tagged}
@@ -306,15 +306,15 @@ func (s *session) refuseQuery(e *fencing.Error) error {
 	})
 }
 
-// refuseText answers a Query that can't be split. An unterminated text gets
-// PostgreSQL's own syntax error: it is parsed there and run nowhere.
+// refuseText answers a Query that can't be split. One that PostgreSQL
+// refuses whole gets its own syntax error: it is parsed there and run nowhere.
 func (s *session) refuseText(text []byte, why error) error {
 	e := fencing.Refuse(fencing.CodeNotFenceable, "the text can't be split into statements with certainty: %v", why).With(
 		"", "Send one statement at a time with bound parameters, or set standard_conforming_strings on and client_encoding to UTF8.")
 	s.mu.Lock()
 	skipping := s.queue.Skipping() // a Sync of the proxy's own would end it
 	s.mu.Unlock()
-	if s.segment.open || skipping || !errors.Is(why, sqlrewrite.ErrUnterminated) {
+	if s.segment.open || skipping || !errors.Is(why, sqlrewrite.ErrUnterminated) && !errors.Is(why, sqlrewrite.ErrUnsafe) {
 		return s.refuseQuery(e)
 	}
 	var b batch

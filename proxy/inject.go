@@ -16,6 +16,14 @@ const (
 	earlySQL = "SELECT fence.check()"
 	lateSQL  = "SELECT fence.check() WHERE pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
 
+	// The same where the session may never get a tag: without one nothing is
+	// asked of schema fence, which the database need not have.
+	doubtfulSQL     = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + anySQL + " THEN PERFORM fence.check(); END IF; END$fenceproxy$"
+	doubtfulLateSQL = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + anySQL + " AND pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL THEN PERFORM fence.check(); END IF; END$fenceproxy$"
+	anySQL          = "pg_catalog.concat(pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
+		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
+		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)) OPERATOR(pg_catalog.<>) ''"
+
 	readbackSQL = "SELECT pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)"
@@ -28,6 +36,25 @@ const (
 	lateName  = "fenceproxy.late"
 	raiseName = "fenceproxy.raise"
 )
+
+// checks are the early and the late check as SQL.
+type checks struct{ early, late string }
+
+// checks returns those that fit the session.
+func (s *session) checks() checks {
+	if s.claimed {
+		return checks{early: earlySQL, late: lateSQL}
+	}
+	return checks{early: doubtfulSQL, late: doubtfulLateSQL}
+}
+
+// text returns a check as SQL.
+func (c checks) text(what check) string {
+	if what == checkLate {
+		return c.late
+	}
+	return c.early
+}
 
 // own keeps track of whether the proxy's prepared statements exist in the
 // backend. Every statement that may drop them begins a new generation.
@@ -53,8 +80,8 @@ func (b *batch) add(kind queue.Kind, p queue.Purpose, bytes []byte) {
 
 // prepare makes the proxy's statements afresh. Closing first makes it safe
 // whether or not they exist: closing what doesn't exist is no error.
-func (b *batch) prepare(generation int) {
-	for _, st := range [...][2]string{{earlyName, earlySQL}, {lateName, lateSQL}} {
+func (b *batch) prepare(c checks, generation int) {
+	for _, st := range [...][2]string{{earlyName, c.early}, {lateName, c.late}} {
 		b.add(queue.Close, queue.Prepare, wire.AppendClose(b.bytes, 'S', st[0]))
 		b.add(queue.Parse, queue.Prepare, wire.AppendParse(b.bytes, st[0], st[1]))
 	}

@@ -76,7 +76,7 @@ func TestDollarTag(t *testing.T) {
 // A batch hands over as many entries as its messages have replies.
 func TestBatch(t *testing.T) {
 	var b batch
-	b.prepare(3)
+	b.prepare(checks{early: earlySQL, late: lateSQL}, 3)
 	b.check(queue.Early)
 	b.check(queue.LateCommit)
 	b.raise(fencing.Refuse(fencing.CodeStale, "x"))

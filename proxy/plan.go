@@ -15,16 +15,16 @@ type plan struct {
 }
 
 // planQuery walks the statements of a text of size bytes and follows the
-// transactions that they begin and end.
-func planQuery(t *txn, stmts []sqlrewrite.Statement, size int) plan {
+// transactions that they begin and end. own are the checks of the session.
+func planQuery(t *txn, own checks, stmts []sqlrewrite.Statement, size int) plan {
 	var p plan
 	for _, st := range stmts {
 		switch c := t.step(st.Class, st.Flags); c {
 		case checkEarly:
-			p.insert(st.Start, earlySQL+";", queue.Early)
+			p.insert(st.Start, own.early+";", queue.Early)
 		case checkLate, checkFull:
 			why := lateFor(st.Class)
-			p.insert(st.Start, c.text()+";", why)
+			p.insert(st.Start, own.text(c)+";", why)
 			p.lateCommit = p.lateCommit || why == queue.LateCommit
 		}
 		p.purposes = append(p.purposes, queue.Client)
@@ -34,7 +34,7 @@ func planQuery(t *txn, stmts []sqlrewrite.Statement, size int) plan {
 	fails := len(stmts) == 1 && t.block == blockNone && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
 	if t.needsLate() && !fails && len(stmts) > 0 {
 		// On a line of its own: the text may end in a comment.
-		p.insert(size, "\n;"+t.late().text(), queue.Late)
+		p.insert(size, "\n;"+own.text(t.late()), queue.Late)
 	}
 	if len(p.insertions) == 0 {
 		p.purposes = nil

@@ -41,7 +41,7 @@ func TestPlanQuery(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := planQuery(&c.txn, stmts, len(c.text))
+			p := planQuery(&c.txn, checks{early: earlySQL, late: lateSQL}, stmts, len(c.text))
 			got := string(sqlrewrite.Insert(nil, []byte(c.text), p.insertions))
 			got = strings.ReplaceAll(strings.ReplaceAll(got, lateSQL, "L"), earlySQL, "E")
 			if got != c.want {

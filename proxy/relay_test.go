@@ -282,6 +282,9 @@ func withoutVolatile(stream []byte) string {
 		if len(body) > 200 {
 			body = body[:200]
 		}
+		if before, schema, found := bytes.Cut(body, []byte("pg_temp_")); found {
+			body = append(bytes.Clone(before), bytes.TrimLeft(schema, "0123456789")...)
+		}
 		fmt.Fprintf(&sb, "%c %q\n", stream[0], body)
 		stream = stream[1+n:]
 	}

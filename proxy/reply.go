@@ -11,7 +11,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
-// maxReport is the longest ErrorResponse that the proxy changes, in bytes; a
+// maxReport is the longest error or notice that the proxy changes, in bytes; a
 // longer one is the client's own and passes unchanged.
 const maxReport = 1 << 20
 
@@ -73,6 +73,8 @@ func (s *session) pumpReplies() error {
 			if err = s.parameter(); err == nil {
 				err = s.fromBackend.Forward(s.toClient)
 			}
+		case wire.NoticeResponse:
+			err = s.notice(n)
 		default:
 			err = s.reply(t, n)
 		}
@@ -80,6 +82,25 @@ func (s *session) pumpReplies() error {
 			return err
 		}
 	}
+}
+
+// notice passes a notice on. One about a text that checks were put into has its
+// position there.
+func (s *session) notice(n int) error {
+	s.mu.Lock()
+	var shift func(int) int
+	if e := s.queue.Current(); e != nil {
+		shift = e.Shift
+	}
+	s.mu.Unlock()
+	if shift == nil || n > maxReport {
+		return s.fromBackend.Forward(s.toClient)
+	}
+	body, err := s.fromBackend.Read(n)
+	if err != nil {
+		return err
+	}
+	return s.toClient.Write(wire.WithPosition(nil, wire.NoticeResponse, body, shift))
 }
 
 // judgeReply asks the queue about a message. The caller holds mu.
@@ -251,11 +272,11 @@ func (s *session) errorReply(n int) error {
 		return s.toClient.Write(wire.WithoutContext(nil, s.explainMissing(out.Purpose, r, body)))
 	case out.Verdict == queue.Refuse && shift == nil:
 		// Not the check's doing: a cancel, a time-out, a deferred constraint.
-		return s.toClient.Write(wire.WithPosition(nil, body, func(int) int { return 0 }))
+		return s.toClient.Write(wire.WithPosition(nil, wire.ErrorResponse, body, func(int) int { return 0 }))
 	case out.Verdict == queue.Hide:
 		return nil
 	case shift != nil:
-		return s.toClient.Write(wire.WithPosition(nil, body, shift))
+		return s.toClient.Write(wire.WithPosition(nil, wire.ErrorResponse, body, shift))
 	}
 	return s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body))
 }

@@ -35,6 +35,7 @@ type session struct {
 
 	// The request pump's own.
 	tagged      bool // has ever been tagged; never unset
+	claimed     bool // a tag of the session was claimed, so the database has schema fence; never unset
 	opaque      bool // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
 	statements  statements

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A step of a script: a statement and the SQLSTATE that it must end with.
@@ -205,5 +206,61 @@ func TestSession_NotInstalled(t *testing.T) {
 	}
 	if e := pgError(err); e == nil || !strings.Contains(e.Hint, "fenceproxy init") || !strings.Contains(e.Message+e.Hint, "bare") {
 		t.Errorf("the error does not name the mend: %+v", e)
+	}
+}
+
+// Texts that could name a setting behind escapes, and don't, in a session
+// without a tag and a database without schema fence.
+func TestSession_DoubtfulTexts(t *testing.T) {
+	s := newStack(t, 1)
+	s.exec("CREATE DATABASE bare")
+	dsn := strings.Replace(s.dsn(0), "/postgres?", "/bare?", 1)
+	for _, c := range []struct {
+		name  string
+		steps []step
+	}{
+		{"escape character of its own", []step{{"INSERT INTO t SELECT 1, U&'d!0061t' UESCAPE '!'", ""}, {"INSERT INTO t VALUES (2, 'b')", ""}}},
+		{"names in code", []step{{`DO $$ BEGIN PERFORM '\x66656e6365'::bytea; END $$`, ""}, {"INSERT INTO t VALUES (2, 'b')", ""}}},
+		{"in a block", []step{{"BEGIN", ""}, {"INSERT INTO t SELECT 1, U&'d!0061t' UESCAPE '!'", ""}, {"SAVEPOINT a", ""}, {"UPDATE t SET v = 'c'", ""}, {"COMMIT", ""}}},
+		{"not in a transaction", []step{{"SELECT U&'!0061' UESCAPE '!'", ""}, {"VACUUM t", ""}}},
+		{"quotes turned round", []step{{"SET standard_conforming_strings = off", ""}, {"SELECT U&'!0061' UESCAPE '!'", "0A000"}, {"INSERT INTO t VALUES (1, 'b')", ""}}},
+	} {
+		for _, mode := range protocols {
+			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
+				conn := s.connect(dsn)
+				if _, err := conn.Exec(t.Context(), "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, v text)"); err != nil {
+					t.Fatal(err)
+				}
+				for _, st := range c.steps {
+					if got := code(mode.run(t.Context(), conn, st.sql)); got != st.want {
+						t.Errorf("%s: got %q, want %q", st.sql, got, st.want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A tag that a text sets behind escapes is checked by the statements behind it,
+// though the session had none before.
+func TestSession_DoubtfulTag(t *testing.T) {
+	s := newStack(t, 1)
+	const tag = `DO E'BEGIN SET \x66ence.key = k; SET \x66ence.token = 1; END'`
+	for _, write := range []string{"INSERT INTO t VALUES (1, 'a')", "SELECT * FROM sneaky"} {
+		conn := s.session(0, "", 0)
+		if got, want := code(simple.run(t.Context(), conn, tag+"; "+write)), "LF002"; got != want {
+			t.Errorf("%s in one text: got %q, want %s", write, got, want)
+		}
+		var segment pgconn.Batch
+		segment.ExecParams(tag, nil, nil, nil, nil)
+		segment.ExecParams(write, nil, nil, nil, nil)
+		conn = s.session(0, "", 0)
+		_, err := conn.PgConn().ExecBatch(t.Context(), &segment).ReadAll()
+		if got, want := code(err), "LF002"; got != want {
+			t.Errorf("%s in one segment: got %q, want %s", write, got, want)
+		}
+	}
+	if n := s.count("true"); n != 0 {
+		t.Errorf("got %d rows, want none", n)
 	}
 }

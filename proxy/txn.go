@@ -73,14 +73,6 @@ const (
 	checkFull
 )
 
-// text returns the check as SQL.
-func (c check) text() string {
-	if c == checkLate {
-		return lateSQL
-	}
-	return earlySQL
-}
-
 // A txn predicts, statement by statement, what the backend will find: in
 // which block, and whether a check covers the open transaction. It assumes
 // that every statement succeeds; where one fails, the server skips the rest

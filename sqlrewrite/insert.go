@@ -23,6 +23,8 @@ func Insert(dst, text []byte, ins []Insertion) []byte {
 // OriginalPosition maps the position of an ErrorResponse, in characters of the
 // text that Insert made and counted from 1, to one in text, the original. It
 // returns 0 for a position inside an insertion, which the client never wrote.
+// One behind the end is of another text, that of the PREPARE of what an EXECUTE
+// runs, and stays.
 //
 // Characters are those of UTF-8, or bytes where text isn't valid UTF-8.
 func OriginalPosition(ins []Insertion, text []byte, pos int) int {
@@ -40,6 +42,9 @@ func OriginalPosition(ins []Insertion, text []byte, pos int) int {
 			return 0
 		}
 		at -= added
+	}
+	if at > before+characters(text[from:], valid) {
+		return pos
 	}
 	return at + 1
 }

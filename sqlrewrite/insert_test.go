@@ -51,6 +51,10 @@ func TestOriginalPosition(t *testing.T) {
 		if got := sqlrewrite.OriginalPosition(c.ins, []byte(c.text), len(marked)+1); got != end {
 			t.Errorf("%s: the end: got %d, want %d", c.name, got, end)
 		}
+		beyond := len(marked) + 2
+		if got := sqlrewrite.OriginalPosition(c.ins, []byte(c.text), beyond); got != beyond {
+			t.Errorf("%s: behind the end: got %d, want %d", c.name, got, beyond)
+		}
 	}
 }
 

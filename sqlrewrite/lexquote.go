@@ -24,7 +24,7 @@ func (l *lexer) quoted(k kind, prefix int) kind {
 		l.pos = next
 	}
 	if k == kindUnicodeString && l.opts.BackslashQuotes {
-		l.err = fmt.Errorf("%w: U&'' at byte %d with standard_conforming_strings off", ErrUncertain, start)
+		l.err = fmt.Errorf("%w: U&'' at byte %d with standard_conforming_strings off", ErrUnsafe, start)
 	}
 	return k
 }

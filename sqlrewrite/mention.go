@@ -1,18 +1,37 @@
 package sqlrewrite
 
-import "bytes"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // MentionsFence reports whether text could set a setting that carries a tag:
 // it names one, in any case, with quotes, space or comments in between; it
 // calls set_config for a setting that the text doesn't name; or it spells
-// names with escapes. RESET ALL, which only takes a tag away, is not a mention.
+// names with escapes or may do so. RESET ALL, which only takes a tag away, is not a mention.
 //
 // Not seen are names that come from elsewhere: what EXECUTE, CALL or a user's
 // function sets, and names that an expression other than || puts together.
 func MentionsFence(text []byte) bool {
-	return hit(text, 'f', settingAt) || hit(text, 'F', settingAt) ||
-		hit(text, '&', unicodeEscapesAt) ||
+	return mentions(text) ||
+		hit(text, '&', unicodeEscapesAt) && mentionsEscaped(text) ||
 		hit(text, '\\', escapeAt) && hasWord(text, "do")
+}
+
+// mentions looks for names as they stand.
+func mentions(text []byte) bool {
+	return hit(text, 'f', settingAt) || hit(text, 'F', settingAt)
+}
+
+// mentionsEscaped looks for names behind the escapes of U&"…" and U&'…'. Where
+// the escape character is another one, or the text is one of code that may
+// hold a second layer of quotes, anything may be a name.
+func mentionsEscaped(text []byte) bool {
+	if hasWord(text, "uescape") || hasWord(text, "do") {
+		return true
+	}
+	plain := withoutUnicodeEscapes(text)
+	return mentions(plain) || hit(plain, '&', unicodeEscapesAt)
 }
 
 // hit reports whether at says yes for any place of c in text.
@@ -93,6 +112,37 @@ func configuresAnything(rest []byte) bool {
 // unicodeEscapesAt looks at the ampersand of U&"…" and U&'…'.
 func unicodeEscapesAt(text []byte, i int) bool {
 	return i > 0 && text[i-1]|0x20 == 'u' && i+1 < len(text) && (text[i+1] == '\'' || text[i+1] == '"')
+}
+
+// withoutUnicodeEscapes returns text as if it had none: U&"…" becomes "…",
+// and \XXXX and \+XXXXXX the character that they stand for, wherever they are.
+func withoutUnicodeEscapes(text []byte) []byte {
+	plain := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch rest := text[i+1:]; {
+		case text[i]|0x20 == 'u' && len(rest) > 0 && rest[0] == '&' && unicodeEscapesAt(text, i+1):
+			i++
+		case text[i] != '\\' || len(rest) == 0:
+			plain = append(plain, text[i])
+		case rest[0] == '\\':
+			plain = append(plain, '\\')
+			i++
+		default:
+			sign := 0
+			want := 4
+			if rest[0] == '+' {
+				sign, want = 1, 6
+			}
+			v, n := digits(rest[sign:], 16, want)
+			if n < want {
+				plain = append(plain, '\\')
+				continue
+			}
+			plain = utf8.AppendRune(plain, v)
+			i += sign + n
+		}
+	}
+	return plain
 }
 
 // escapeAt looks at a backslash that may stand for a letter.

@@ -168,6 +168,8 @@ func TestMentionsFence(t *testing.T) {
 		"DO $$ BEGIN SET fence.key = 1; END $$", "DO E'BEGIN SET \\146ence.key = 1; END'", "do '\\x66ence'",
 		"SELECT 1; SELECT 2; SET LOCAL fence.token = 3",
 		"-c fence.key=a",
+		"SELECT U&\"set\\005Fconfig\"($1, '', true)", "UPDATE pg_settings SET setting = 'a' WHERE name = U&'fence\\+00002ekey'",
+		"SET U&\"!0066ence\" UESCAPE '!' .key = 1", "SELECT U&'\\0055&\"\\\\0066ence\".key'", "DO U&'BEGIN SET f\\0065nce.key = 1; END'",
 	} {
 		if !sqlrewrite.MentionsFence([]byte(text)) {
 			t.Errorf("%q: got false, want true", text)
@@ -179,6 +181,7 @@ func TestMentionsFence(t *testing.T) {
 		"SELECT 'the fence'", "SELECT 'a fence, a gate'", "SELECT fence - 1 FROM t", "SELECT fence.keys, fence.key_id, fence.tokens2 FROM fence",
 		"SELECT set_config('role', $1, true)", "SELECT pg_catalog.set_config( 'search_path' , '', false)", "SELECT set_configs($1)", "SELECT set_config",
 		"SELECT '\\x66656e6365'::bytea", "INSERT INTO window VALUES ('\\x00', 'undo')", "SELECT a & b, u & 'c' FROM t", "RESET ALL", "DISCARD ALL",
+		"INSERT INTO t VALUES (U&'\\00E4bc', U&'d\\0061t\\+000061', U&'a\\\\b')", "SELECT U&'fence'", "SELECT 1 AS U&\"key\"", "SELECT U&'wrong: \\061'", "SELECT U&'\\",
 	} {
 		if sqlrewrite.MentionsFence([]byte(text)) {
 			t.Errorf("%q: got true, want false", text)

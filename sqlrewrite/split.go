@@ -8,7 +8,7 @@ import (
 // Split appends the statements of text to dst, in order. Nothing between two
 // semicolons yields nothing. text is what a message holds up to its first NUL.
 //
-// The error wraps ErrUnterminated or ErrUncertain; dst comes back without any
+// The error wraps ErrUnterminated, ErrUnsafe or ErrUncertain; dst comes back without any
 // statement of text then. Text that PostgreSQL can't parse is split somehow.
 func Split(dst []Statement, text []byte, o Options) ([]Statement, error) {
 	if err := certain(text, o); err != nil {

@@ -67,7 +67,7 @@ func TestSplit_Errors(t *testing.T) {
 		{"/*/", sqlrewrite.Options{}, sqlrewrite.ErrUnterminated},
 		{"SELECT 1\x00; DELETE FROM t", sqlrewrite.Options{}, sqlrewrite.ErrUncertain},
 		{"SELECT '\x81\\'; DELETE FROM t --'", sqlrewrite.Options{UnsafeEncoding: true}, sqlrewrite.ErrUncertain},
-		{`SELECT U&'\'; DELETE FROM t --'`, sqlrewrite.Options{BackslashQuotes: true}, sqlrewrite.ErrUncertain},
+		{`SELECT U&'\'; DELETE FROM t --'`, sqlrewrite.Options{BackslashQuotes: true}, sqlrewrite.ErrUnsafe},
 	} {
 		got, err := sqlrewrite.Split([]sqlrewrite.Statement{{End: 7}}, []byte(c.text), c.opts)
 		if !errors.Is(err, c.want) || len(got) != 1 || got[0].End != 7 {

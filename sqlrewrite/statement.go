@@ -11,6 +11,9 @@ var (
 	// ErrUnterminated: a string, quoted identifier or comment never ends.
 	// PostgreSQL refuses such a text whole, before it runs any of it.
 	ErrUnterminated = errors.New("unterminated")
+	// ErrUnsafe: U&'…' with standard_conforming_strings off. PostgreSQL refuses
+	// such a text whole, too.
+	ErrUnsafe = errors.New("unsafe string")
 	// ErrUncertain: the text may mean something else to PostgreSQL than it
 	// says here. Nothing can be said of what it does.
 	ErrUncertain = errors.New("can't be split with certainty")

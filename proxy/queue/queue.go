@@ -73,6 +73,14 @@ type Queue struct {
 // Len returns how many entries wait.
 func (q *Queue) Len() int { return q.count }
 
+// Current returns the entry that the next reply answers; nil if nothing is due.
+func (q *Queue) Current() *Entry {
+	if q.count == 0 {
+		return nil
+	}
+	return q.at(0)
+}
+
 // ReadyDue returns how many ReadyForQuery are due.
 func (q *Queue) ReadyDue() int { return q.ready }
 

@@ -129,8 +129,8 @@ func FuzzErrorFields(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, readable := wire.ReadReport(body)
 		for name, got := range map[string][]byte{
-			"same":    wire.WithPosition(nil, body, func(p int) int { return p }),
-			"moved":   wire.WithPosition(nil, body, func(p int) int { return p - 7 }),
+			"same":    wire.WithPosition(nil, wire.ErrorResponse, body, func(p int) int { return p }),
+			"moved":   wire.WithPosition(nil, wire.ErrorResponse, body, func(p int) int { return p - 7 }),
 			"without": wire.WithoutContext(nil, body),
 		} {
 			r := wire.NewReader(bytes.NewReader(got))

@@ -108,7 +108,7 @@ func ReadReport(body []byte) (Report, error) {
 // the fields that speak of the proxy's own statement: where it failed inside
 // fence.check, and the position in a text that the client never sent.
 func WithoutContext(dst, body []byte) []byte {
-	return appendFields(dst, body, func(field byte, value []byte) []byte {
+	return appendFields(dst, ErrorResponse, body, func(field byte, value []byte) []byte {
 		switch field {
 		case 'W', 'P', 'p', 'q':
 			return nil
@@ -117,11 +117,11 @@ func WithoutContext(dst, body []byte) []byte {
 	})
 }
 
-// WithPosition appends to dst the error message with the given body and its
+// WithPosition appends to dst the error or notice with the given body and its
 // position mapped by to; a position that maps to 0 is left out. All other
 // fields stay byte for byte.
-func WithPosition(dst, body []byte, to func(int) int) []byte {
-	return appendFields(dst, body, func(field byte, value []byte) []byte {
+func WithPosition(dst []byte, t byte, body []byte, to func(int) int) []byte {
+	return appendFields(dst, t, body, func(field byte, value []byte) []byte {
 		if field != 'P' {
 			return value
 		}
@@ -136,12 +136,12 @@ func WithPosition(dst, body []byte, to func(int) int) []byte {
 	})
 }
 
-// appendFields copies an error message field by field; a nil value drops the
+// appendFields copies an error or notice field by field; a nil value drops the
 // field. A body that isn't a list of fields, ended by a NUL, is copied as it
 // stands.
-func appendFields(dst, body []byte, edit func(field byte, value []byte) []byte) []byte {
+func appendFields(dst []byte, t byte, body []byte, edit func(field byte, value []byte) []byte) []byte {
 	start := len(dst)
-	dst = append(dst, ErrorResponse, 0, 0, 0, 0)
+	dst = append(dst, t, 0, 0, 0, 0)
 	rest := body
 	for len(rest) > 1 && rest[0] != 0 {
 		end := bytes.IndexByte(rest[1:], 0)

@@ -88,7 +88,7 @@ func TestWithPosition(t *testing.T) {
 		{"bytes after the end", "P17\x00\x00x", plus(-7), "P17\x00\x00x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := wire.WithPosition([]byte("before"), []byte(c.body), c.to)
+			got := wire.WithPosition([]byte("before"), wire.ErrorResponse, []byte(c.body), c.to)
 			want := wire.Frame([]byte("before"), wire.ErrorResponse, []byte(c.want))
 			if !bytes.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
