@@ -61,12 +61,18 @@ func NewStore(dsn string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the upstream connection string: %w", err)
 	}
+	return NewStoreOf(config), nil
+}
+
+// NewStoreOf returns a Store for the server and role of a configuration, which
+// must have been made by pgxpool.ParseConfig and stays as it is.
+func NewStoreOf(config *pgxpool.Config) *Store {
 	return &Store{
 		ClaimConns: DefaultClaimConns,
 		WatchConns: DefaultWatchConns,
 		config:     config,
 		pools:      map[string]*pools{},
-	}, nil
+	}
 }
 
 // Database returns the name of the DSN's own database.

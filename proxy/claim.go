@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -69,8 +70,20 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 		return asRefusal(malformed)
 	}
 	s.srv.retag(s, tag)
+	if len(tag) == 0 {
+		return nil
+	}
+	ctx, done := s.beginClaim()
+	defer done()
+	if other := s.srv.elsewhere(ctx, s.host); other != "" {
+		return movedAway(s.host.Name, other)
+	}
 	for _, p := range tag {
-		if err := s.srv.Claims.Claim(s.srv.ctx, s.database, p); err != nil {
+		err := s.claims().Claim(ctx, s.database, p)
+		if errors.Is(context.Cause(ctx), errCanceled) {
+			return errCanceled
+		}
+		if err != nil {
 			return asRefusal(err)
 		}
 	}
@@ -79,6 +92,13 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 		s.own.generation++ // its statements are others now
 	}
 	return nil
+}
+
+// movedAway refuses a claim on a server that sessions no longer go to: what it
+// says doesn't bind those that go to the other one.
+func movedAway(from, to string) *fencing.Error {
+	return fencing.Refuse(fencing.CodeUnverified, "the session is connected to %s, and PostgreSQL has moved to %s", from, to).
+		With("", "Connect again.")
 }
 
 // asRefusal makes a refusal of any error.
@@ -156,6 +176,7 @@ func raisesOwn(t *txn, before, after fencing.Tag) *fencing.Error {
 // message of a segment. It returns a refusal only of the session's state, not
 // of a message.
 func (s *session) settle() error {
+	s.unread = nil
 	s.mu.Lock()
 	if s.queue.Len() == 0 {
 		held := s.txn.held && s.status != 'I'
@@ -191,6 +212,9 @@ func (s *session) admit(what meaning) *fencing.Error {
 		if refused := s.retag(what.settings); refused != nil {
 			return refused
 		}
+	}
+	if s.unread != nil && !what.harmless {
+		return s.unread
 	}
 	if s.refused != nil && !what.harmless {
 		if !s.refused.retry || s.claimMirror() != nil {

@@ -79,7 +79,7 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	ctx, cancel := context.WithTimeout(s.srv.ctx, evictedWait)
 	defer cancel()
 	for len(tag) > 0 {
-		err := s.srv.Claims.Superseded(ctx, s.database, tag)
+		err := s.claims().Superseded(ctx, s.database, tag)
 		var stale *fencing.Error
 		if errors.As(err, &stale) && stale.Code == fencing.CodeStale {
 			s.srv.Metrics.Evictions.WithLabelValues("terminated").Inc()

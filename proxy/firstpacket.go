@@ -30,7 +30,10 @@ func (s *session) firstPacket() ([]byte, error) {
 		code := binary.BigEndian.Uint32(packet[4:])
 		switch code {
 		case wire.CodeCancel:
-			s.srv.forwardCancel(packet)
+			s.srv.cancelAnywhere(packet[8:])
+			return nil, nil
+		case wire.CodePeerCancel:
+			s.srv.cancelHere(packet[8:])
 			return nil, nil
 		case wire.CodeSSL, wire.CodeGSSEnc:
 			if asked[code] {
@@ -70,7 +73,7 @@ const maxRefusal = 8 << 10
 // protocol that only PostgreSQL may remember. Nothing else is ever relayed:
 // where PostgreSQL doesn't refuse, the client is told otherwise.
 func (s *session) refusedByPostgreSQL(packet []byte, otherwise string) error {
-	conn, _, err := s.srv.dial()
+	conn, err := s.srv.dial()
 	if err != nil {
 		return s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
 	}

@@ -329,6 +329,9 @@ func (s *session) refuseText(text []byte, why error) error {
 // readback asks the backend what the settings are, between segments, and
 // claims the tag that they make.
 func (s *session) readback() error {
+	s.mu.Lock()
+	s.missed = nil
+	s.mu.Unlock()
 	e := queue.Entry{Kind: queue.Query, Purpose: queue.Readback, Checked: s.txn.checked, Ran: s.txn.ran}
 	if err := s.sendQuery([]byte(readbackSQL+"\x00"), e); err != nil {
 		return err
@@ -337,16 +340,25 @@ func (s *session) readback() error {
 		return err
 	}
 	s.mu.Lock()
-	row := s.captured
+	row, missed := s.captured, s.missed
 	s.captured = nil
 	if len(row) == 3 {
 		s.mirror.load(values{key: row[0], token: row[1], tokens: row[2]}, s.status != wire.StatusIdle)
 	}
+	status := s.status
 	s.mu.Unlock()
 	if len(row) == 3 {
 		_ = s.claimMirror() // a refusal stays with the session
+		return nil
 	}
-	return nil // without an answer the mirror stays unsure, and what isn't claimed is refused
+	// A cancel request or a time-out hit the readback, and not the client's
+	// statement: nothing that needs a claim may run before one was made.
+	s.unread = fencing.Refuse(fencing.CodeUnverified, "the tag of the session could not be read back").With("", "Retry.")
+	if missed != nil {
+		s.unread = &fencing.Error{Code: fencing.Code(missed.Code), Message: missed.Message}
+	}
+	s.txn.block = blockOf(status) // the error failed a block that was open
+	return nil
 }
 
 // count adds the checks of a plan to the metrics.

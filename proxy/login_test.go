@@ -77,7 +77,7 @@ func (l *logins) proxy(clientTLS proxy.TLSMode, upstreamTLS, secrets bool, own .
 			server.Secrets = l
 		}
 		if upstreamTLS {
-			server.Upstream[0].TLS = &tls.Config{RootCAs: l.ca.Pool, ServerName: "db.example", Certificates: own}
+			server.Upstream[0].Ways[0].TLS = &tls.Config{RootCAs: l.ca.Pool, ServerName: "db.example", Certificates: own}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -53,6 +54,9 @@ func (r *refusal) again() *fencing.Error {
 // fails that transaction, and the next user of a pooled connection is not to
 // suffer for it.
 func (s *session) refuse(why *fencing.Error, settings []sqlrewrite.Setting) {
+	if errors.Is(why, errCanceled) {
+		why = fencing.Refuse(fencing.CodeUnverified, "the claim of the session's tag was canceled").With("", "")
+	}
 	r := &refusal{err: why}
 	for _, set := range settings {
 		if !set.Local {

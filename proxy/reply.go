@@ -263,9 +263,14 @@ func (s *session) errorReply(n int) error {
 	if out.Purpose != queue.Client && r.Code == "26000" {
 		s.forgotten = true
 	}
+	missed := s.missedLocked(out, r)
 	s.mu.Unlock()
 	s.signal()
 	switch {
+	case missed != nil:
+		return s.toClient.Write(wire.AppendError(nil, *missed))
+	case out.Purpose == queue.Raise && out.Verdict == queue.Refuse && r.Code == string(errCanceled.Code):
+		return s.toClient.Write(wire.WithoutContext(nil, body))
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
 		s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
 		s.log.Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
@@ -279,6 +284,26 @@ func (s *session) errorReply(n int) error {
 		return s.toClient.Write(wire.WithPosition(nil, wire.ErrorResponse, body, shift))
 	}
 	return s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body))
+}
+
+// inFailedBlock is what PostgreSQL says to what comes after an error in a block
+// (errcodes.txt).
+const inFailedBlock = "25P02"
+
+// missedLocked keeps the error of a readback, which the client asked nothing of,
+// and returns it when the client hears that its block has failed by it. The
+// caller holds mu.
+func (s *session) missedLocked(out queue.Outcome, r wire.Report) *wire.Report {
+	if out.Purpose == queue.Readback {
+		s.missed = &r
+		return nil
+	}
+	missed := s.missed
+	s.missed = nil
+	if out.Verdict == queue.Hide || r.Code != inFailedBlock {
+		return nil
+	}
+	return missed
 }
 
 // isCheckFailure reports whether an error of a hidden statement is a refusal,

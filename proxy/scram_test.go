@@ -46,7 +46,7 @@ func TestServer_SCRAM(t *testing.T) {
 				return proxy.Credential{Secret: &secret}, err
 			})
 			if encrypted {
-				server.Upstream[0].TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "db.example"}
+				server.Upstream[0].Ways[0].TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "db.example"}
 			}
 		})
 	}

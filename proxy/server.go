@@ -33,6 +33,7 @@ type Claims interface {
 // upstream. Fields may be set before Serve.
 type Server struct {
 	Upstream Upstream
+	Peers    []string // host:port of other proxies, asked about cancel keys that aren't known here
 	Claims   Claims
 	TLS      ClientTLS
 	Secrets  Secrets // nil: SCRAM is relayed only
@@ -51,6 +52,9 @@ type Server struct {
 	holders   map[lock]map[*session]struct{} // tagged sessions
 	draining  bool
 	nextID    uint64
+
+	road    road
+	peering chan struct{} // holds a token for each cancel request that peers are asked about
 
 	wg     sync.WaitGroup
 	ctx    context.Context
@@ -74,6 +78,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		sessions:     map[*session]struct{}{},
 		cancels:      map[string]*session{},
 		holders:      map[lock]map[*session]struct{}{},
+		peering:      make(chan struct{}, maxPeering),
 		ctx:          ctx, cancel: cancel,
 	}
 }
@@ -129,12 +134,17 @@ func (s *Server) start(conn net.Conn) {
 func (s *Server) ended(ses *session) {
 	s.mu.Lock()
 	delete(s.sessions, ses)
-	if s.cancels[ses.cancelKey] == ses {
-		delete(s.cancels, ses.cancelKey)
-	}
+	s.forgetKeyLocked(ses)
 	s.mu.Unlock()
 	s.retag(ses, nil)
 	s.wg.Done()
+}
+
+// forgetKeyLocked takes a session's cancel key out. The caller holds mu.
+func (s *Server) forgetKeyLocked(ses *session) {
+	if s.cancels[ses.cancelKey] == ses {
+		delete(s.cancels, ses.cancelKey)
+	}
 }
 
 func (s *Server) isDraining() bool {
@@ -162,6 +172,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-done:
 		s.cancel()
+		s.road.close()
 		return nil
 	case <-ctx.Done():
 		_ = s.Close()
@@ -189,6 +200,7 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
+	s.road.close()
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -22,7 +23,8 @@ type session struct {
 	log       *slog.Logger
 	client    net.Conn
 	backend   net.Conn
-	endpoint  Endpoint // where backend goes; set before the cancel key is known
+	host      *Host    // where backend goes, and endpoint the way that it took;
+	endpoint  Endpoint // both set before the cancel key is known
 	cancelKey string
 	binding   []byte // channel-binding data of the certificate that the client was shown
 	database  string
@@ -41,6 +43,7 @@ type session struct {
 	statements  statements
 	segment     segment
 	refused     *refusal
+	unread      *fencing.Error // why the tag could not be read back for the segment at hand
 	own         own
 	stmts       []sqlrewrite.Statement // scratch
 	awaitCommit bool                   // a late check stands before a COMMIT in flight
@@ -50,26 +53,31 @@ type session struct {
 	replied  chan struct{} // closed when the reply pump has ended
 	progress chan struct{} // holds one token when replies have come in
 
-	mu        sync.Mutex
-	queue     queue.Queue
-	status    byte // of the last ReadyForQuery
-	checked   bool // a check covers the transaction that was open then
-	ran       bool // something ran under its tag that no check covers
-	failed    bool // a segment failed since the request pump looked
-	withheld  bool // a ReadyForQuery waits for a ROLLBACK
-	lost      bool // replies can't be told apart any more; only while untagged
-	guarded   bool // tagged, for the reply pump
-	forgotten bool // the backend doesn't know the proxy's own statements
-	captured  []string
-	mirror    mirror
-	params    sqlrewrite.Options
-	confirm   int            // generation of the proxy's own statements known to exist
-	draining  bool           // the session is to end between transactions
-	waiting   bool           // the request pump waits for the client's next message
-	victim    *fencing.Error // set once: a higher claim ended this session
-	spared    bool           // the victim's backend was left to answer what it was sent
-	ending    *ending        // set when the backend is gone and the client is owed an answer
-	over      bool           // the reply pump takes no more entries
+	mu         sync.Mutex
+	queue      queue.Queue
+	status     byte // of the last ReadyForQuery
+	checked    bool // a check covers the transaction that was open then
+	ran        bool // something ran under its tag that no check covers
+	failed     bool // a segment failed since the request pump looked
+	withheld   bool // a ReadyForQuery waits for a ROLLBACK
+	lost       bool // replies can't be told apart any more; only while untagged
+	guarded    bool // tagged, for the reply pump
+	forgotten  bool // the backend doesn't know the proxy's own statements
+	captured   []string
+	missed     *wire.Report // the error of a readback, until the client has heard it
+	mirror     mirror
+	params     sqlrewrite.Options
+	confirm    int                     // generation of the proxy's own statements known to exist
+	draining   bool                    // the session is to end between transactions
+	waiting    bool                    // the request pump waits for the client's next message
+	victim     *fencing.Error          // set once: a higher claim ended this session
+	spared     bool                    // the victim's backend was left to answer what it was sent
+	ending     *ending                 // set when the backend is gone and the client is owed an answer
+	over       bool                    // the reply pump takes no more entries
+	asking     bool                    // the startup asks the backend for itself
+	claiming   context.CancelCauseFunc // breaks off the claim that the client waits for; nil: there is none
+	delivery   delivery                // of cancel requests
+	hotStandby string                  // what the backend says of in_hot_standby, "" if nothing
 }
 
 // A segment is what a client sends between two Syncs.
@@ -194,6 +202,7 @@ func closeWrite(conn net.Conn) {
 func (s *session) push(entries ...queue.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.awaitDeliveryLocked()
 	if s.over || s.victim != nil {
 		return errOver
 	}

@@ -32,25 +32,20 @@ func (s *session) startup() (ok bool, err error) {
 	if s.database == "" {
 		s.database = s.user
 	}
-	conn, endpoint, err := s.srv.dial()
-	if err != nil {
+	if err := s.reach(packet); err != nil {
 		return false, s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
 	}
-	s.mu.Lock()
-	s.backend, s.endpoint = conn, endpoint
-	s.mu.Unlock()
-	conn.SetDeadline(time.Now().Add(s.srv.LoginTimeout))
-	s.fromBackend, s.toBackend = wire.NewReader(conn), wire.NewWriter(conn)
-	if err := s.toBackend.Write(packet); err != nil {
-		return false, fmt.Errorf("write to PostgreSQL: %w", err)
-	}
+	s.backend.SetDeadline(time.Now().Add(s.srv.LoginTimeout))
 	if ok, err := s.authenticate(); !ok {
+		return false, err
+	}
+	if err := s.landed(); err != nil {
 		return false, err
 	}
 	if err := s.open(mentionsFence(params)); err != nil {
 		return false, err
 	}
-	conn.SetDeadline(noDeadline)
+	s.backend.SetDeadline(noDeadline)
 	return true, nil
 }
 
@@ -75,16 +70,18 @@ func (s *session) exchange() error {
 	return nil
 }
 
-// keep remembers the session under its cancel key.
+// keep remembers the session under its cancel key, the last one if there are
+// several.
 func (s *session) keep(key string) {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
+	s.srv.forgetKeyLocked(s)
 	s.cancelKey = key
 	s.srv.cancels[key] = s
 }
 
-// parameter looks at a ParameterStatus that changes how texts are read. It
-// doesn't consume.
+// parameter looks at a ParameterStatus that changes how texts are read or tells
+// how the server stands. It doesn't consume.
 func (s *session) parameter() error {
 	body, err := s.fromBackend.Prefix()
 	if err != nil {
@@ -99,6 +96,8 @@ func (s *session) parameter() error {
 		s.params.BackslashQuotes = string(value) != "on"
 	case "client_encoding":
 		s.params.UnsafeEncoding = hidesASCII(string(value))
+	case "in_hot_standby":
+		s.hotStandby = string(value)
 	}
 	return nil
 }
@@ -143,7 +142,7 @@ func (s *session) open(mayBeTagged bool) error {
 func (s *session) openTagged() error {
 	row, err := s.ask(readbackSQL)
 	if err != nil {
-		return fmt.Errorf("read the tag back: %w", err)
+		return err
 	}
 	v := values{key: row[0], token: row[1], tokens: row[2]}
 	if err := s.becomeTagged(); err != nil {
@@ -160,42 +159,67 @@ func (s *session) openTagged() error {
 	return nil
 }
 
-// ask runs a query of one row while no pump runs yet.
+// ask runs a query of one row while no pump runs yet. What goes wrong is the end
+// of the session, and the client hears it.
 func (s *session) ask(query string) ([]string, error) {
+	s.setAsking(true)
+	defer s.setAsking(false)
 	s.toBackend.Write(wire.AppendQuery(nil, query))
 	if err := s.exchange(); err != nil {
 		return nil, err
 	}
 	var row []string
-	var failure error
 	for {
 		t, n, err := s.fromBackend.Next()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read the tag back: %w", err)
 		}
 		if t == wire.ParameterStatus || t == wire.NoticeResponse || t == wire.NotificationResponse {
 			if err := s.fromBackend.Forward(s.toClient); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("relay startup: %w", err)
 			}
 			continue
 		}
-		body, err := s.fromBackend.Read(n)
+		body, err := s.fromBackend.Read(min(n, maxReport))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read the tag back: %w", err)
 		}
 		switch t {
 		case wire.DataRow:
 			if row, err = wire.ReadRow(body); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("read the tag back: %w", err)
 			}
 		case wire.ErrorResponse:
-			r, _ := wire.ReadReport(body)
-			failure = fmt.Errorf("%s (%s)", r.Message, r.Code)
+			return nil, s.askFailed(body)
 		case wire.ReadyForQuery:
-			if failure == nil && len(row) != 3 {
-				failure = errors.New("no answer")
+			if len(row) != 3 {
+				return nil, s.reject("08P01", "PostgreSQL did not tell the session's tag", nil)
 			}
-			return row, failure
+			return row, nil
 		}
 	}
+}
+
+// askFailed ends a session whose tag could not be read at startup. A FATAL is
+// PostgreSQL's own end of the session; any other error ends it as well, for
+// whoever connects must not be let in unclaimed.
+func (s *session) askFailed(body []byte) error {
+	r, err := wire.ReadReport(body)
+	if err != nil {
+		return fmt.Errorf("read the tag back: %w", err)
+	}
+	if r.Severity != "FATAL" && r.Severity != "PANIC" {
+		return s.reject(r.Code, r.Message, nil)
+	}
+	s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body))
+	if err := s.toClient.Flush(); err != nil {
+		return fmt.Errorf("write to client: %w", err)
+	}
+	return fmt.Errorf("%w: %s", errBackend, r.Message)
+}
+
+func (s *session) setAsking(asking bool) {
+	s.mu.Lock()
+	s.asking = asking
+	s.mu.Unlock()
 }

@@ -173,10 +173,10 @@ func TestServer_UpstreamTLS(t *testing.T) {
 		connected bool
 		encrypted bool
 	}{
-		{"verify-full", proxy.Upstream{{Network: "tcp", Address: s.pg.Addr(), TLS: named("db.example")}}, true, true},
-		{"another name", proxy.Upstream{{Network: "tcp", Address: s.pg.Addr(), TLS: named("other.example")}}, false, false},
-		{"required, not there", proxy.Upstream{{Network: "tcp", Address: plain.pg.Addr(), TLS: named("db.example")}}, false, false},
-		{"preferred, not there", proxy.Upstream{{Network: "tcp", Address: plain.pg.Addr(), TLS: named("db.example")}, {Network: "tcp", Address: plain.pg.Addr()}}, true, false},
+		{"verify-full", proxy.Upstream{{Ways: []proxy.Endpoint{{Network: "tcp", Address: s.pg.Addr(), TLS: named("db.example")}}}}, true, true},
+		{"another name", proxy.Upstream{{Ways: []proxy.Endpoint{{Network: "tcp", Address: s.pg.Addr(), TLS: named("other.example")}}}}, false, false},
+		{"required, not there", proxy.Upstream{{Ways: []proxy.Endpoint{{Network: "tcp", Address: plain.pg.Addr(), TLS: named("db.example")}}}}, false, false},
+		{"preferred, not there", proxy.Upstream{{Ways: []proxy.Endpoint{{Network: "tcp", Address: plain.pg.Addr(), TLS: named("db.example")}, {Network: "tcp", Address: plain.pg.Addr()}}}}, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			addr := s.addProxy("", func(server *proxy.Server) { server.Upstream = c.upstream })

@@ -24,24 +24,45 @@ type Endpoint struct {
 	Direct bool
 }
 
-// An Upstream is the PostgreSQL behind the proxy: the ways to reach it, tried
-// in order. sslmode prefer is an encrypted endpoint followed by a plain one.
-type Upstream []Endpoint
+// A Host is one PostgreSQL server.
+type Host struct {
+	// Name stands in errors and logs: host:port or the path of a socket.
+	Name string
+	// Ways are tried in order: sslmode prefer is an encrypted endpoint
+	// followed by a plain one.
+	Ways []Endpoint
+	// Timeout bounds each way, and a question; 0 is the Server's DialTimeout.
+	Timeout time.Duration
+	// Claims carries out the claims of sessions on this server; nil is the
+	// Server's. A claim must be made where its session lives.
+	Claims Claims
+	// Ask finds out how the server stands, over a connection of the proxy's
+	// own. It is nil on all hosts or on none: nil means that any server will do,
+	// and the first that takes a session gets it.
+	Ask func(context.Context) (Standing, error)
+}
 
-// TCP is an Upstream of one plain endpoint.
-func TCP(address string) Upstream { return Upstream{{Network: "tcp", Address: address}} }
+// An Upstream is the PostgreSQL behind the proxy: the servers that it may be.
+type Upstream []Host
+
+// TCP is an Upstream of one server at a plain endpoint.
+func TCP(address string) Upstream {
+	return Upstream{{Name: address, Ways: []Endpoint{{Network: "tcp", Address: address}}}}
+}
 
 var errNoTLS = errors.New("the server does not support TLS")
 
-// dial connects to the first endpoint that takes the connection.
-func (s *Server) dial() (net.Conn, Endpoint, error) {
+// connect dials the first way to the host that takes the connection.
+func (h *Host) connect(ctx context.Context, timeout time.Duration) (net.Conn, Endpoint, error) {
 	var failures []error
-	for _, e := range s.Upstream {
-		conn, err := e.connect(s.ctx, s.DialTimeout)
+	for _, e := range h.Ways {
+		conn, err := e.connect(ctx, timeout)
 		if err == nil {
 			return conn, e, nil
 		}
-		failures = append(failures, fmt.Errorf("%s: %w", e.Address, err))
+		if len(failures) == 0 || failures[len(failures)-1].Error() != err.Error() {
+			failures = append(failures, err)
+		}
 	}
 	return nil, Endpoint{}, errors.Join(failures...)
 }
@@ -98,28 +119,4 @@ func askTLS(ctx context.Context, conn net.Conn) error {
 		return errNoTLS
 	}
 	return nil
-}
-
-// forwardCancel passes a cancel request on to where the session that it names
-// runs. Anything else is dropped silently, as PostgreSQL does.
-func (s *Server) forwardCancel(packet []byte) {
-	s.mu.Lock()
-	ses, known := s.cancels[string(packet[8:])]
-	s.mu.Unlock()
-	if !known {
-		return
-	}
-	conn, err := ses.endpoint.connect(s.ctx, s.DialTimeout)
-	if err != nil {
-		s.Logger.Warn("forward cancel request", "error", err)
-		return
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(s.DialTimeout))
-	if _, err := conn.Write(packet); err != nil {
-		s.Logger.Warn("forward cancel request", "error", err)
-		return
-	}
-	// The server closes when the signal is sent; the client waits for that.
-	_, _ = conn.Read(make([]byte, 1))
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
 )
@@ -18,7 +17,7 @@ import (
 // otherwise PostgreSQL's own table of roles.
 type credentials struct {
 	file   string // "": there is none
-	store  *fencing.Store
+	roles  roles
 	mock   *scram.Mock
 	logger *slog.Logger
 
@@ -27,22 +26,30 @@ type credentials struct {
 	seen  time.Time                   // when the file was changed last
 }
 
+// roles knows what PostgreSQL does of its roles' passwords: what it stores of one,
+// "" if nothing, and what salts of roles that don't exist are made up from.
+// *fencing.Store is one.
+type roles interface {
+	RoleSecret(ctx context.Context, role string) (string, error)
+	MockKey(ctx context.Context) (key []byte, iterations int, err error)
+}
+
 // openSecrets has the server verify clients over TLS, if that need not be left
 // to PostgreSQL.
-func openSecrets(ctx context.Context, server *proxy.Server, file string, store *fencing.Store, logger *slog.Logger) error {
+func openSecrets(ctx context.Context, server *proxy.Server, file string, roles roles, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	key, iterations, err := store.MockKey(ctx)
+	key, iterations, err := roles.MockKey(ctx)
 	if err != nil {
 		logger.Warn("unknown users can be told from others at a restart: GRANT EXECUTE ON FUNCTION fence.mock_key() TO the role of --upstream", "error", err)
 	}
 	server.Mock = scram.NewMock(key, iterations)
-	c := &credentials{file: file, store: store, mock: server.Mock, logger: logger}
+	c := &credentials{file: file, roles: roles, mock: server.Mock, logger: logger}
 	if file != "" {
 		if err := c.load(); err != nil {
 			return err
 		}
-	} else if _, err := store.RoleSecret(ctx, "postgres"); err != nil {
+	} else if _, err := roles.RoleSecret(ctx, "postgres"); err != nil {
 		logger.Warn("SCRAM over TLS is relayed, without channel binding: roles' secrets can't be read; "+
 			"as a superuser: GRANT SELECT (rolname, rolpassword) ON pg_authid TO the role of --upstream, or name an --auth-file",
 			"error", err)
@@ -102,7 +109,7 @@ func (c *credentials) Credential(ctx context.Context, user string) (proxy.Creden
 	if c.file != "" {
 		return c.ofFile(user), nil
 	}
-	text, err := c.store.RoleSecret(ctx, user)
+	text, err := c.roles.RoleSecret(ctx, user)
 	if err != nil || text == "" {
 		return proxy.Credential{}, err
 	}

@@ -43,6 +43,7 @@ type serveCommand struct {
 	claimTimeout  span
 	verifyTimeout span
 	drainTimeout  span
+	cancelPeers   peers
 	logLevel      choice
 	logFormat     choice
 }
@@ -97,6 +98,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	flags.Var(&c.claimTimeout, "claim-timeout", "the longest that a claim may take")
 	flags.Var(&c.verifyTimeout, "verify-timeout", "how long etcd may take to verify a token")
 	flags.Var(&c.drainTimeout, "drain-timeout", "how long sessions may take to end when the proxy is stopped")
+	flags.Var(&c.cancelPeers, "cancel-peers", "other proxies behind the same address, asked about cancel requests for sessions that this one doesn't have; a name may stand for several")
 	flags.Var(&c.logLevel, "log-level", "the least that is logged")
 	flags.Var(&c.logFormat, "log-format", "how it is logged")
 }
@@ -134,32 +136,24 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	defer closeEtcd()
 	authority := leases.NewAuthority(client)
 	authority.Prefix = c.etcd.prefix
-	store, err := fencing.NewStore(c.upstream.dsn.text)
-	if err != nil {
-		return fmt.Errorf("open upstream: %w", err)
-	}
-	defer store.Close()
-	if err := preflight(ctx, store, authority); err != nil {
-		return err
-	}
-
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	claimer := c.claimer(store, authority)
-	claimer.Observer = newClaimObserver(logger, registry)
-	defer claimer.Close()
-	server := proxy.NewServer(c.upstream.dsn.upstream(), claimer)
-	server.Logger, server.Metrics, server.TLS = logger, proxy.NewMetrics(registry), clientTLS
-	claimer.Evictor = server
-
+	upstream := openUpstream(c.upstream.dsn, func(store *fencing.Store) *fencing.Claimer { return c.claimer(store, authority) })
+	defer upstream.close()
+	server := upstream.server
+	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
+	upstream.observe(newClaimObserver(logger, registry))
+	if err := preflight(ctx, upstream, authority); err != nil {
+		return err
+	}
 	if clientTLS.Mode != proxy.TLSDisable {
-		if err := openSecrets(ctx, server, c.authFile, store, logger); err != nil {
+		if err := openSecrets(ctx, server, c.authFile, upstream, logger); err != nil {
 			return err
 		}
 	}
 
 	return c.serve(ctx, logger, server, newAdmin(registry,
-		probe{"upstream", c.upstream.ping}, probe{"etcd", authority.Ping}))
+		probe{"upstream", upstream.ping}, probe{"etcd", authority.Ping}))
 }
 
 func (c *serveCommand) claimer(store *fencing.Store, authority *leases.Authority) *fencing.Claimer {
@@ -219,10 +213,10 @@ func watchEtcd(failed <-chan error, logger *slog.Logger) {
 
 // preflight looks at everything that a first claim would need, so that what
 // is missing is said at start and not to some client at night.
-func preflight(ctx context.Context, store *fencing.Store, authority *leases.Authority) error {
+func preflight(ctx context.Context, upstream *upstream, authority *leases.Authority) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*startTimeout)
 	defer cancel()
-	if err := store.Preflight(ctx); err != nil {
+	if err := upstream.preflight(ctx); err != nil {
 		return err
 	}
 	ctx, cancel = context.WithTimeout(ctx, startTimeout)

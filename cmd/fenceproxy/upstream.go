@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/pflag"
+
+	"github.com/fenceproxy/fenceproxy/proxy"
 )
 
 // upstreamFlags say which PostgreSQL is protected.
@@ -18,7 +20,7 @@ func (u *upstreamFlags) add(flags *pflag.FlagSet) {
 }
 
 func (u *upstreamFlags) check() error {
-	if u.dsn.config == nil {
+	if len(u.dsn.hosts) == 0 {
 		return usagef("--upstream is missing: the DSN of the protected PostgreSQL, such as postgres://fence@127.0.0.1:5432/app")
 	}
 	return nil
@@ -26,25 +28,37 @@ func (u *upstreamFlags) check() error {
 
 // where names the upstream in messages: without user and password.
 func (u *upstreamFlags) where() string {
-	_, addr := u.dsn.dial()
-	return fmt.Sprintf("%s (database %s)", addr, u.dsn.config.Database)
+	names := make([]string, len(u.dsn.hosts))
+	for i, h := range u.dsn.hosts {
+		names[i] = h.name
+	}
+	return fmt.Sprintf("%s (database %s)", strings.Join(names, ", "), u.dsn.hosts[0].config.ConnConfig.Database)
 }
 
-// connect opens a connection to the upstream. The error names the address and
-// what the server said, never the password.
+// connect opens a connection to the upstream, of several servers to the one
+// that fits best. The error names each of them and what it said, never the
+// password.
 func (u *upstreamFlags) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, u.dsn.config.Copy())
-	if err == nil {
-		return conn, nil
+	var best *pgx.Conn
+	var standing proxy.Standing
+	var why []string
+	for _, h := range u.dsn.hosts {
+		asker := newAsker(h, u.dsn.target)
+		found, err := asker.timed(ctx)
+		switch {
+		case err != nil:
+			why = append(why, fmt.Sprintf("connect to PostgreSQL at %s (database %s): %v", h.name, h.config.ConnConfig.Database, err))
+		case found.Fit == proxy.FitNo:
+			why = append(why, fmt.Sprintf("PostgreSQL at %s: %s", h.name, found.Why))
+		case best == nil || found.Better(standing):
+			best, standing, asker.conn = asker.conn, found, best
+		}
+		asker.close()
 	}
-	var said *pgconn.PgError
-	if errors.As(err, &said) {
-		return nil, fmt.Errorf("connect to PostgreSQL at %s: %s (%s); mend the DSN of --upstream or the server's pg_hba.conf",
-			u.where(), said.Message, said.Code)
+	if best == nil {
+		return nil, fmt.Errorf("%s; start it, or mend the DSN of --upstream or the server's pg_hba.conf", strings.Join(why, "; "))
 	}
-	return nil, fmt.Errorf("connect to PostgreSQL at %s: %w; start it or mend the DSN of --upstream", u.where(), rootCause(err))
+	return best, nil
 }
 
 // rootCause is the innermost error: the system's own words. Of several tries
@@ -60,13 +74,4 @@ func rootCause(err error) error {
 		}
 		err = inner
 	}
-}
-
-// ping says whether the upstream takes a session.
-func (u *upstreamFlags) ping(ctx context.Context) error {
-	conn, err := u.connect(ctx)
-	if err != nil {
-		return err
-	}
-	return conn.Close(ctx)
 }

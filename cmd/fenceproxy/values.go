@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,11 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/fenceproxy/fenceproxy/fencing"
-	"github.com/fenceproxy/fenceproxy/proxy"
 )
 
 // The types of flags. Each checks in Set, so that a bad value is refused
@@ -133,6 +128,28 @@ func (e *endpoints) Set(text string) error {
 func (e *endpoints) String() string { return strings.Join(*e, ",") }
 func (*endpoints) Type() string     { return "URL,…" }
 
+// peers are the addresses of other proxies, which a name may stand for several
+// of.
+type peers []string
+
+func (p *peers) Set(text string) error {
+	var all []string
+	for item := range strings.SplitSeq(text, ",") {
+		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil || host == "" || port == "" || port == "0" {
+			return fmt.Errorf("host:port pairs joined with commas are expected, such as fenceproxy-peers:6433")
+		}
+		all = append(all, net.JoinHostPort(host, port))
+	}
+	*p = all
+	return nil
+}
+func (p *peers) String() string { return strings.Join(*p, ",") }
+func (*peers) Type() string     { return "host:port,…" }
+
 // choice is one word out of a few.
 type choice struct {
 	value string
@@ -148,49 +165,6 @@ func (c *choice) Set(text string) error {
 }
 func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return strings.Join(c.among, "|") }
-
-// dsn is the connection string of the protected PostgreSQL. It holds a
-// password, so it says of itself only whether it is set.
-type dsn struct {
-	text   string
-	config *pgx.ConnConfig
-}
-
-func (d *dsn) Set(text string) error {
-	config, err := pgx.ParseConfig(text)
-	if err != nil {
-		// The driver's message quotes the connection string.
-		return fmt.Errorf("postgres://user@host:port/database or host=… user=… dbname=… is expected")
-	}
-	for _, f := range config.Fallbacks {
-		if f.Host != config.Host || f.Port != config.Port {
-			return fmt.Errorf("one host is expected, not several")
-		}
-	}
-	d.text, d.config = text, config
-	return nil
-}
-func (d *dsn) String() string { return "" }
-func (*dsn) Type() string     { return "DSN" }
-
-// dial is where the proxy dials for its clients' sessions.
-func (d *dsn) dial() (network, addr string) {
-	return pgconn.NetworkAddress(d.config.Host, d.config.Port)
-}
-
-// upstream is where the proxy dials for its clients' sessions: as sslmode has
-// it, encrypted, plain, or one after the other.
-func (d *dsn) upstream() proxy.Upstream {
-	way := func(host string, port uint16, config *tls.Config) proxy.Endpoint {
-		network, addr := pgconn.NetworkAddress(host, port)
-		return proxy.Endpoint{Network: network, Address: addr, TLS: config, Direct: config != nil && d.config.SSLNegotiation == "direct"}
-	}
-	all := proxy.Upstream{way(d.config.Host, d.config.Port, d.config.TLSConfig)}
-	for _, f := range d.config.Fallbacks {
-		all = append(all, way(f.Host, f.Port, f.TLSConfig))
-	}
-	return all
-}
 
 // lockKey checks the name of a lock as fencing does.
 func lockKey(key string) error {

@@ -56,6 +56,9 @@ const (
 	CodeCancel uint32 = 80877102
 	CodeSSL    uint32 = 80877103
 	CodeGSSEnc uint32 = 80877104
+	// CodePeerCancel is a cancel request that one proxy hands to another. It is
+	// none of PostgreSQL's, which takes it for an unknown version ("fenc").
+	CodePeerCancel uint32 = 0x66656e63
 )
 
 const (

@@ -15,9 +15,12 @@ import (
 	"syscall"
 )
 
-// fillData makes the data folder: by initdb, or as a copy of a template that
-// an earlier server left.
+// fillData makes the data folder: by initdb, as a copy of a template that an
+// earlier server left, or as one of a running primary's.
 func (s *Server) fillData(ctx context.Context) error {
+	if s.options.StandbyOf != nil {
+		return s.backup(ctx, s.options.StandbyOf)
+	}
 	if s.options.Template == "" {
 		return s.initdb(ctx, s.DataDir())
 	}

@@ -125,7 +125,7 @@ func (p *process) gone(within time.Duration) bool {
 
 // stop shuts down immediately. SIGCONT first: a test may have paused it.
 func (p *process) stop() error {
-	p.signal(syscall.SIGCONT)
+	p.signalAll(syscall.SIGCONT)
 	p.signal(syscall.SIGQUIT)
 	if p.gone(stopTimeout) {
 		return nil
@@ -151,6 +151,15 @@ func (p *process) kill() error {
 // signal ignores the one error there is, that the process has ended: os.Process
 // never signals a process id that has been reaped.
 func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// signalAll signals the postmaster, so that it starts no further backend, and
+// then its children.
+func (p *process) signalAll(sig syscall.Signal) {
+	p.signal(sig)
+	for _, child := range children(p.pid()) {
+		_ = syscall.Kill(child, sig) // it may have ended by itself
+	}
+}
 
 // waitReady reads the postmaster's status from its pid file, as pg_ctl does:
 // line 1 is the process, line 8 the status (miscadmin.h, LOCK_FILE_LINE_*). A

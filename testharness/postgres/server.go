@@ -63,6 +63,9 @@ type Options struct {
 	Config []string
 	// HBA holds lines of pg_hba.conf that come before those that Auth makes.
 	HBA []string
+	// StandbyOf makes the server a streaming standby of a running one, which
+	// must have the same Auth and Password. Template is not used then.
+	StandbyOf *Server
 	// Template is a folder to keep initialised data folders in, to be copied
 	// by later servers with the same binaries, Auth and Password (which then
 	// share their system identifier). "" runs initdb each time.

@@ -43,7 +43,7 @@ func newSecureRig(t *testing.T, databases ...string) *rig {
 	shown := &tls.Config{Certificates: []tls.Certificate{ca.Leaf("proxy")}}
 	return newRigOn(t, pg, func(server *proxy.Server, store *fencing.Store) {
 		server.TLS = proxy.ClientTLS{Mode: proxy.TLSAllow, Config: func() *tls.Config { return shown }}
-		server.Upstream[0].TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "db.example"}
+		server.Upstream[0].Ways[0].TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "db.example"}
 		server.Secrets = roles{store}
 	}, databases...)
 }

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// cancelTimeout bounds the delivery of a cancel request, and so how long a
+// session can be kept from its next request by it.
+const cancelTimeout = 5 * time.Second
+
+// errCanceled refuses a tag whose claim a cancel request broke off, with
+// PostgreSQL's own words.
+var errCanceled = &fencing.Error{Code: "57014", Message: "canceling statement due to user request"}
+
+// cancelAnywhere takes a client's cancel request: for a session of this proxy,
+// or else of one of its peers. The client waits for its end. What names no
+// session is dropped silently, as PostgreSQL does.
+func (s *Server) cancelAnywhere(key []byte) {
+	if !s.cancelHere(key) {
+		s.cancelAtPeers(key)
+	}
+}
+
+// cancelHere takes a cancel request for a session of this proxy, and reports
+// whether there is one with that key.
+func (s *Server) cancelHere(key []byte) bool {
+	s.mu.Lock()
+	ses, known := s.cancels[string(key)]
+	s.mu.Unlock()
+	if known {
+		ses.cancel(key)
+	}
+	return known
+}
+
+// cancel breaks off what the client waits for: a claim of the proxy's, or
+// what PostgreSQL runs for the session. If that is nothing, the request came too
+// late and must not hit what comes next.
+func (s *session) cancel(key []byte) {
+	s.mu.Lock()
+	if s.claiming != nil {
+		s.claiming(errCanceled)
+	}
+	running := !s.over && (s.lost || s.asking || s.queue.Len() > 0)
+	if running {
+		s.delivery.begin()
+	}
+	s.mu.Unlock()
+	if !running {
+		return
+	}
+	defer s.deliveryEnded()
+	ctx, cancel := context.WithTimeout(s.srv.ctx, cancelTimeout)
+	defer cancel()
+	conn, err := s.endpoint.connect(ctx, cancelTimeout)
+	if err == nil {
+		err = handCancel(ctx, conn, wire.CodeCancel, key)
+	}
+	if err != nil {
+		s.log.Warn("deliver cancel request", "error", err)
+	}
+}
+
+// handCancel sends a cancel request and waits until the server has closed the
+// connection: PostgreSQL does so when the signal is sent, and a backend that has
+// got it idle has forgotten it before it reads its next request (postgres.c,
+// ProcessInterrupts while DoingCommandRead). It closes conn.
+func handCancel(ctx context.Context, conn net.Conn, code uint32, key []byte) error {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	packet := binary.BigEndian.AppendUint32(nil, uint32(8+len(key)))
+	packet = append(binary.BigEndian.AppendUint32(packet, code), key...)
+	if _, err := conn.Write(packet); err != nil {
+		return err
+	}
+	_, _ = conn.Read(make([]byte, 1)) // any end is one; a server that answers has refused
+	return ctx.Err()
+}
+
+// A delivery counts the cancel requests that are on their way to a session's
+// backend. session.mu guards it.
+type delivery struct {
+	n    int
+	done chan struct{} // closed when n is 0 again; nil while it is
+}
+
+func (d *delivery) begin() {
+	if d.n == 0 {
+		d.done = make(chan struct{})
+	}
+	d.n++
+}
+
+func (s *session) deliveryEnded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.delivery.n--; s.delivery.n == 0 {
+		close(s.delivery.done)
+		s.delivery.done = nil
+	}
+}
+
+// awaitDeliveryLocked holds the session's next request back while a cancel
+// request is on its way, for it would hit that request if the one that it was
+// meant for has ended. The caller holds mu, which is let go meanwhile.
+func (s *session) awaitDeliveryLocked() {
+	for s.delivery.done != nil && !s.over {
+		done := s.delivery.done
+		s.mu.Unlock()
+		select {
+		case <-done:
+		case <-s.replied:
+		}
+		s.mu.Lock()
+	}
+}
+
+// beginClaim returns the context of a claim that the client waits for: it ends
+// with the server, or when the client cancels.
+func (s *session) beginClaim() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(s.srv.ctx)
+	s.mu.Lock()
+	s.claiming = cancel
+	s.mu.Unlock()
+	return ctx, func() {
+		s.mu.Lock()
+		s.claiming = nil
+		s.mu.Unlock()
+		cancel(nil)
+	}
+}
