@@ -82,11 +82,15 @@ func (s *session) refusedByPostgreSQL(packet []byte, otherwise string) error {
 	if _, err := conn.Write(packet); err != nil {
 		return s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
 	}
-	answer, err := io.ReadAll(io.LimitReader(conn, maxRefusal))
-	if err != nil || len(answer) == 0 || answer[0] != wire.ErrorResponse {
+	answer := make([]byte, 1, maxRefusal)
+	if _, err := io.ReadFull(conn, answer); err != nil || answer[0] != wire.ErrorResponse {
 		return s.reject("0A000", otherwise, nil)
 	}
-	s.toClient.Write(answer)
+	n, err := io.ReadFull(conn, answer[1:maxRefusal])
+	if err == nil || !errors.Is(err, io.ErrUnexpectedEOF) {
+		return s.reject("0A000", otherwise, nil)
+	}
+	s.toClient.Write(answer[:1+n])
 	if err := s.toClient.Flush(); err != nil {
 		return fmt.Errorf("write to client: %w", err)
 	}

@@ -79,3 +79,56 @@ func TestHidesASCII(t *testing.T) {
 		t.Error("names of encodings have no case")
 	}
 }
+
+// FuzzMentionsFence reads options as PostgreSQL does (pg_split_opts in
+// postinit.c, process_postgres_switches in postgres.c): no spelling of a tag
+// is missed.
+func FuzzMentionsFence(f *testing.F) {
+	for _, options := range []string{
+		"-c fence.key=a", "-cfence.key=a", "--fence.key=a", "-c Fence.KEY=a", `-c fen\ce.key=a`, `--fen\c\e.tokens={}`, "-c geqo=off -c fence.token=1", `-c search_path=a\ b`, "-c\tfence.key=a", `\-\-fence.key=x`,
+	} {
+		f.Add(options)
+	}
+	f.Fuzz(func(t *testing.T, options string) {
+		for _, name := range settingsOf(options) {
+			if strings.HasPrefix(name, "fence.") && !mentionsFence(map[string]string{"options": options}) {
+				t.Errorf("%q sets %s, and that was missed", options, name)
+			}
+		}
+	})
+}
+
+// settingsOf returns the names of what options set, in lower case.
+func settingsOf(options string) (names []string) {
+	var words []string
+	word, escaped, inside := []byte(nil), false, false
+	for i := range len(options) {
+		c := options[i]
+		switch {
+		case escaped:
+			word, escaped = append(word, c), false
+		case c == '\\':
+			escaped, inside = true, true
+		case strings.IndexByte(" \t\n\v\f\r", c) >= 0:
+			if inside {
+				words = append(words, string(word))
+			}
+			word, inside = nil, false
+		default:
+			word, inside = append(word, c), true
+		}
+	}
+	words = append(words, string(word))
+	for i, w := range words {
+		setting, ok := strings.CutPrefix(w, "--")
+		if !ok {
+			if setting, ok = strings.CutPrefix(w, "-c"); ok && setting == "" && i+1 < len(words) {
+				setting = words[i+1]
+			}
+		}
+		if name, _, found := strings.Cut(setting, "="); ok && found {
+			names = append(names, strings.ReplaceAll(strings.ToLower(name), "-", "_"))
+		}
+	}
+	return names
+}

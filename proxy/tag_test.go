@@ -21,6 +21,42 @@ func TestSession_StartupTag(t *testing.T) {
 	}
 }
 
+// A tag in a startup packet counts however it is spelled.
+func TestSession_StartupTagSpelled(t *testing.T) {
+	s := newStack(t, 1)
+	s.holders.hold("order 8472", 5)
+	for _, params := range []map[string]string{
+		{"fence.key": "order 8472", "fence.token": "4"},
+		{"FENCE.Key": "order 8472", "Fence.TOKEN": "4"},
+		{"fence.tokens": `{"order 8472": 4}`},
+		{"options": `-c fence.key=order\ 8472 -c fence.token=4`},
+		{"options": `-cfence.key=order\ 8472 -cfence.token=4`},
+		{"options": `--fence.key=order\ 8472 --fence.token=4`},
+		{"options": `--FENCE.key=order\ 8472	--fence.Token=4`},
+		{"options": `-c fen\ce.k\ey=order\ 8472 -c \f\e\n\c\e.token=4`},
+		{"options": `  -c  fence.tokens={"order\ 8472":4}`},
+		{"options": `-c work_mem=1MB -c fence.key=x -c fence.key=order\ 8472 --fence.token=4`},
+		{"options": `-c fence.key=order\ 8472`, "fence.token": "4"},
+	} {
+		config, err := pgx.ParseConfig(s.dsn(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range params {
+			config.RuntimeParams[name] = value
+		}
+		c, err := pgx.ConnectConfig(t.Context(), config)
+		if err != nil {
+			t.Errorf("%v: %v", params, err)
+			continue
+		}
+		defer c.Close(t.Context())
+		if _, err := c.Exec(t.Context(), "INSERT INTO t VALUES (1, 'x')"); code(err) != "LF002" {
+			t.Errorf("%v: got %v, want LF002", params, err)
+		}
+	}
+}
+
 // A claim that fails at startup opens the session with a warning, and every
 // statement but settings and transaction ends gets the code until a claim
 // succeeds; each statement tries again.

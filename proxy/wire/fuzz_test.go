@@ -88,6 +88,48 @@ func peek(b []byte) error {
 	return nil
 }
 
+// FuzzReadPacket: a first packet is cut off the stream by its length, whatever
+// the pieces that it comes in, and one that can't be is refused before its body
+// is waited for.
+func FuzzReadPacket(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x08\x04\xd2\x16\x2frest"), true)
+	f.Add([]byte("\x00\x00\x00\x0d\x00\x03\x00\x00user\x00"), false)
+	f.Add([]byte("\x00\x00\x00\x07\x00\x03\x00"), false)
+	f.Add([]byte("\xff\xff\xff\xff"), true)
+	f.Fuzz(func(t *testing.T, stream []byte, pieces bool) {
+		var src io.Reader = bytes.NewReader(stream)
+		if pieces {
+			src = iotest.OneByteReader(src)
+		}
+		r := wire.NewReader(src)
+		got, err := r.ReadPacket(wire.MaxStartupLength)
+		if len(stream) < 4 {
+			if err == nil {
+				t.Errorf("got %q", got)
+			}
+			return
+		}
+		n := int(binary.BigEndian.Uint32(stream))
+		switch possible := n >= 8 && n <= wire.MaxStartupLength; {
+		case !possible:
+			if !errors.Is(err, wire.ErrLength) {
+				t.Errorf("length %d: got %q, %v, want %v", n, got, err, wire.ErrLength)
+			}
+		case n > len(stream):
+			if err == nil {
+				t.Errorf("got %q of a packet of %d bytes", got, n)
+			}
+		case err != nil || !bytes.Equal(got, stream[:n]):
+			t.Errorf("got %q, %v, want %q", got, err, stream[:n])
+		default:
+			rest, err := io.ReadAll(io.MultiReader(bytes.NewReader(r.Rest()), src))
+			if err != nil || !bytes.Equal(rest, stream[n:]) {
+				t.Errorf("behind the packet: got %q, %v, want %q", rest, err, stream[n:])
+			}
+		}
+	})
+}
+
 // FuzzReadStartup: parameters that were read, put together again, are read as
 // the same, and a packet is taken only if it ends as PostgreSQL wants it.
 func FuzzReadStartup(f *testing.F) {
