@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
 
@@ -179,16 +180,12 @@ func (s *session) settle() error {
 	s.unread = nil
 	s.mu.Lock()
 	if s.queue.Len() == 0 {
-		held := s.txn.held && s.status != 'I'
-		s.txn = txn{block: blockOf(s.status), held: held}
-		if s.txn.block == blockOpen {
-			s.txn.checked, s.txn.uncovered, s.txn.ran = s.checked, !s.checked, s.ran
+		s.txn = txn{guess: true, held: s.txn.held && s.status != wire.StatusIdle}
+		s.txn.learn(blockOf(s.status), s.checked, s.ran)
+		if s.failed || s.queue.Skipping() || s.txn.block == blockNone {
+			clear(s.portals)
 		}
-		s.statements.carriedOut(s.failed || s.queue.Skipping())
 		s.failed = false
-		if s.txn.block == blockNone {
-			s.statements.endTransaction()
-		}
 	} else {
 		s.txn = txn{block: blockUnknown, uncovered: true, ran: true, guess: true, held: s.txn.held}
 	}

@@ -18,11 +18,16 @@ func (s *session) guardBind() error {
 	if !ok {
 		portal = body // longer than the buffer, and than any name can be
 	}
-	if name, _, ok := wire.CString(rest); ok {
-		st = s.statements.bind(portal, name)
-	} else {
-		s.statements.bindTo(portal, st)
+	name, _, ok := wire.CString(rest)
+	if !ok && len(rest) > maxName {
+		name, ok = rest, true
 	}
+	if ok {
+		if st, err = s.standing(name); err != nil {
+			return err
+		}
+	}
+	s.portals.bind(portal, st, s.segment.number)
 	if !st.known || st.class == sqlrewrite.Read || st.mayWrite() {
 		// A parameter of a domain runs the checks of the domain, and planning
 		// runs what is declared immutable: a Bind can write.
@@ -32,6 +37,27 @@ func (s *session) guardBind() error {
 	return s.relay(queue.Bind)
 }
 
+// standing returns the statement that stands under a name, after waiting for
+// the segments before to tell if they change it.
+func (s *session) standing(name []byte) (statement, error) {
+	look := func() (statement, bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.names.stands(name, s.segment.number)
+	}
+	st, certain := look()
+	if certain {
+		return st, nil
+	}
+	if err := s.awaitSegments(); err != nil {
+		return statement{}, err
+	}
+	if st, certain = look(); !certain {
+		return unread(), nil
+	}
+	return st, nil
+}
+
 // guardExecute puts the check that a statement needs before its Execute, or a
 // refusal in its place.
 func (s *session) guardExecute() error {
@@ -39,15 +65,17 @@ func (s *session) guardExecute() error {
 	if err != nil {
 		return err
 	}
-	var st statement
-	if name, _, ok := wire.CString(body); ok {
-		st = s.unseen(s.statements.portal(name))
+	portal, _, ok := wire.CString(body)
+	if !ok {
+		portal = body // as in a Bind
 	}
+	st, err := s.learnBlock(portal)
+	if err != nil {
+		return err
+	}
+	st = s.unseen(st)
 	if st.empty {
 		return s.relay(queue.Execute)
-	}
-	if err := s.learnBlock(st); err != nil {
-		return err
 	}
 	refused := s.unfenceableExecute(st)
 	if refused == nil {
@@ -59,47 +87,29 @@ func (s *session) guardExecute() error {
 	}
 	s.segment.executed = true
 	if refused != nil {
-		if err := s.fromClient.Skip(); err != nil {
-			return err
-		}
-		var b batch
-		b.raise(refused)
-		return s.send(&b)
+		return s.refuseMessage(wire.Execute, refused)
 	}
 	s.segment.tagged = s.segment.tagged || len(st.settings) > 0
 	return s.execute(st)
 }
 
-// learnBlock makes sure that the block is known where the statement makes it
-// matter: nothing hidden may go into a failed transaction before its COMMIT.
-// Replies to segments that had their Sync come without further ado.
-func (s *session) learnBlock(st statement) error {
-	if s.txn.block != blockUnknown || s.segment.unknown || st.known && !blockMatters(st.class, st.flags) {
-		return nil
+// learnBlock returns what a portal runs. It makes sure that the block is known
+// where that matters: nothing hidden may go into a failed transaction before
+// its COMMIT, or before the error that a portal isn't there any more. Replies
+// to segments that had their Sync come without further ado.
+func (s *session) learnBlock(portal []byte) (statement, error) {
+	st, certain := s.portals.of(portal, s.segment.number)
+	if s.txn.block != blockUnknown || s.segment.unknown || certain && st.known && !blockMatters(st.class, st.flags) {
+		return st, nil
 	}
 	if err := s.awaitSegments(); err != nil {
-		return err
+		return statement{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.txn.block = blockOf(s.status)
-	if s.txn.guess {
-		s.txn.ran, s.txn.guess = s.ran && s.txn.block == blockOpen, false
-	}
-	return nil
-}
-
-// unfenceableExecute refuses what can't be made atomic with the check in the
-// extended protocol.
-func (s *session) unfenceableExecute(st statement) *fencing.Error {
-	if s.txn.block == blockFailed || !s.hasTag() && !s.lockedBefore(st.class) {
-		return nil
-	}
-	if st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen {
-		return fencing.Refuse(fencing.CodeNotFenceable, "CALL and DO may commit in the middle, so no check can be made atomic with them").With(
-			"", "Run it between BEGIN and COMMIT.")
-	}
-	return s.unfenceableOne(st.class, st.flags)
+	s.learnLocked()
+	st, _ = s.portals.of(portal, s.segment.number)
+	return st, nil
 }
 
 // execute forwards an Execute that was admitted, with its check before it.
@@ -136,8 +146,7 @@ func (s *session) execute(st statement) error {
 		s.own.generation++ // it may drop the proxy's own statements
 	}
 	if st.flags&sqlrewrite.DropsPrepared != 0 {
-		s.own.generation++
-		s.statements.dropAll()
+		s.dropPrepared()
 	}
 	return nil
 }
@@ -166,6 +175,7 @@ func (s *session) guardSync() error {
 			return err
 		}
 	}
+	s.synced()
 	if s.segment.executed && s.txn.needsLate() {
 		if err := s.inject(s.txn.late(), queue.Late); err != nil {
 			return err
@@ -197,6 +207,7 @@ func (s *session) copyIn() (ignored bool, err error) {
 	if !ignored {
 		return false, nil
 	}
+	s.reopening = reopening{} // the segment goes on as it is
 	return true, s.relay(queue.Sync)
 }
 
@@ -204,13 +215,12 @@ func (s *session) copyIn() (ignored bool, err error) {
 // write. It can't share a segment with a hidden check, so it needs a block
 // that a check has run in.
 func (s *session) guardFunction() error {
-	if !s.segment.open {
-		if err := s.awaitIdle(); err != nil {
-			return err
-		}
-		if err := s.settle(); err != nil {
-			return err
-		}
+	skipping, err := s.beforeWhole()
+	if err != nil {
+		return err
+	}
+	if skipping {
+		return s.relay(queue.Function)
 	}
 	refused := s.admit(meaning{mayWrite: true})
 	if refused == nil && s.txn.block != blockOpen && s.txn.block != blockFailed && s.hasTag() {
@@ -218,10 +228,7 @@ func (s *session) guardFunction() error {
 			"", "Run it between BEGIN and COMMIT.")
 	}
 	if refused != nil {
-		if err := s.fromClient.Skip(); err != nil {
-			return err
-		}
-		return s.refuseQuery(refused)
+		return s.refuseMessage(wire.FunctionCall, refused)
 	}
 	if s.txn.block == blockOpen && !s.txn.checked {
 		if ok, err := s.probe(); !ok {
@@ -232,13 +239,15 @@ func (s *session) guardFunction() error {
 	return s.relayAs(queue.Entry{Kind: queue.Function, Checked: s.txn.checked, Ran: s.txn.ran})
 }
 
-// probe runs a check as a Query of its own inside an open block. Where it
+// probe runs a check in a segment of its own inside an open block. Where it
 // fails the client has its answer, and the announced message is dropped.
 func (s *session) probe() (ok bool, err error) {
-	s.count([]queue.Purpose{queue.Probe})
-	if err := s.sendQuery([]byte(s.checks().early+"\x00"), queue.Entry{
-		Kind: queue.Query, Purpose: queue.Probe, Checked: true,
-	}); err != nil {
+	if err := s.inject(checkFull, queue.Probe); err != nil {
+		return false, err
+	}
+	var b batch
+	b.sync(queue.Entry{Purpose: queue.Probe, Checked: true})
+	if err := s.send(&b); err != nil {
 		return false, err
 	}
 	if err := s.awaitReady(); err != nil {
@@ -248,6 +257,7 @@ func (s *session) probe() (ok bool, err error) {
 	failed := s.status != wire.StatusBlock
 	s.mu.Unlock()
 	if failed {
+		s.endSegment()
 		return false, s.fromClient.Skip()
 	}
 	s.txn.checked, s.txn.held = true, true

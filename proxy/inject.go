@@ -24,6 +24,7 @@ const (
 		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)) OPERATOR(pg_catalog.<>) ''"
 
+	rollbackSQL = "ROLLBACK"
 	readbackSQL = "SELECT pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)"
@@ -35,6 +36,10 @@ const (
 	earlyName = "fenceproxy.early"
 	lateName  = "fenceproxy.late"
 	raiseName = "fenceproxy.raise"
+
+	readbackName = "fenceproxy.readback"
+	rollbackName = "fenceproxy.rollback"
+	resolveName  = "fenceproxy.resolve" // never made
 )
 
 // checks are the early and the late check as SQL.
@@ -101,6 +106,22 @@ func (b *batch) run(name string, p queue.Purpose) {
 	b.add(queue.Bind, p, wire.AppendBind(b.bytes, name, name))
 	b.add(queue.Execute, p, wire.AppendExecute(b.bytes, name))
 	b.add(queue.Close, p, wire.AppendClose(b.bytes, 'P', name))
+}
+
+// once makes a statement of the proxy's own, runs it and drops it. Unlike a
+// Query it leaves the client's unnamed statement alone.
+func (b *batch) once(name, sql string, p queue.Purpose) {
+	b.add(queue.Close, p, wire.AppendClose(b.bytes, 'S', name))
+	b.add(queue.Parse, p, wire.AppendParse(b.bytes, name, sql))
+	b.run(name, p)
+	b.add(queue.Close, p, wire.AppendClose(b.bytes, 'S', name))
+}
+
+// sync ends a segment of the proxy's own.
+func (b *batch) sync(e queue.Entry) {
+	e.Kind = queue.Sync
+	b.bytes = wire.AppendSync(b.bytes)
+	b.entries = append(b.entries, e)
 }
 
 // raise fails with a refusal in place of the client's statement. PostgreSQL

@@ -113,7 +113,7 @@ func (s *session) judgeReply(t byte) (queue.Outcome, error) {
 		return out, nil
 	}
 	s.srv.Metrics.LostReplies.Inc()
-	if s.guarded {
+	if s.guarded || s.queue.InDoubt() {
 		return out, err
 	}
 	// Nothing of this session is hidden, so all can go on; it can only never
@@ -126,8 +126,8 @@ func (s *session) judgeReply(t byte) (queue.Outcome, error) {
 func (s *session) reply(t byte, n int) error {
 	s.mu.Lock()
 	out, err := s.judgeReply(t)
-	if err == nil && out.Entry != nil && out.Entry.Confirms > s.confirm && t == wire.ParseComplete {
-		s.confirm = out.Entry.Confirms
+	if err == nil && out.Entry != nil && out.Entry.Confirms > 0 {
+		s.confirms(t, out)
 	}
 	waited := s.queue.ReadyDue() == 0 // or the ReadyForQuery tells
 	s.mu.Unlock()
@@ -146,6 +146,17 @@ func (s *session) reply(t byte, n int) error {
 		err = s.fromBackend.Forward(s.toClient)
 	}
 	return err
+}
+
+// confirms takes a reply that shows that a statement was prepared or closed.
+// The caller holds mu.
+func (s *session) confirms(t byte, out queue.Outcome) {
+	switch n := out.Entry.Confirms; {
+	case out.Purpose == queue.Client && (t == wire.ParseComplete || t == wire.CloseComplete):
+		s.names.confirm(n)
+	case out.Purpose == queue.Prepare && t == wire.ParseComplete:
+		s.confirm = max(s.confirm, n)
+	}
 }
 
 // desynchronized ends a guarded session in which a hidden reply might reach
@@ -196,6 +207,7 @@ func (s *session) readyReply() error {
 	if e := out.Entry; e != nil {
 		s.checked, s.ran = e.Checked && status == wire.StatusBlock, e.Ran
 		s.mirror.ready(status, out.Failed, ends(e.Ends), e.Tagged)
+		s.names.decide(e.Confirms)
 	}
 	s.failed = s.failed || out.Failed
 	hold := out.Verdict == queue.Withhold && status == wire.StatusFailed

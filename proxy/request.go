@@ -82,6 +82,9 @@ func (s *session) request(t byte, n int) error {
 	if err := s.room(); err != nil {
 		return err
 	}
+	if drop, err := s.afterCopy(t); err != nil || drop {
+		return s.skip(err)
+	}
 	if s.tagged {
 		return s.guard(t, n)
 	}
@@ -105,13 +108,24 @@ func (s *session) request(t byte, n int) error {
 	return s.other(t)
 }
 
+// skip drops the announced message, unless there was an error before.
+func (s *session) skip(err error) error {
+	if err != nil {
+		return err
+	}
+	return s.fromClient.Skip()
+}
+
 // track keeps track of where segments begin and end in an untagged session,
 // which may become a tagged one within any of them.
 func (s *session) track(t byte) {
 	switch t {
 	case wire.Parse, wire.Bind, wire.Execute, wire.Describe, wire.Close:
 		s.segment.open = true
-	case wire.Query, wire.FunctionCall, wire.Sync:
+	case wire.Sync:
+		s.synced()
+		s.endSegment()
+	case wire.Query, wire.FunctionCall:
 		s.endSegment()
 	}
 }
@@ -176,7 +190,7 @@ func (s *session) inspect(look func([]byte) error) error {
 // mentions a tag turns the session into a guarded one.
 func (s *session) relayQuery(n int) error {
 	if n > maxText {
-		return s.stream(queue.Query)
+		return s.stream(queue.Entry{Kind: queue.Query})
 	}
 	body, err := s.fromClient.Read(n)
 	if err != nil {
@@ -217,8 +231,8 @@ var errHiddenTag error = fencing.Refuse(fencing.CodeNotFenceable, "a statement t
 // stream relays a text that is too long to be held, and gives up in the
 // middle if it turns out to mention a tag: PostgreSQL runs nothing of a
 // message that doesn't end.
-func (s *session) stream(kind queue.Kind) error {
-	if err := s.push(queue.Entry{Kind: kind}); err != nil {
+func (s *session) stream(e queue.Entry) error {
+	if err := s.push(e); err != nil {
 		return err
 	}
 	var look mentions
@@ -268,10 +282,13 @@ func (s *session) parse(n int) error {
 				return err
 			}
 		}
-		s.statements.parse(name, s.judge(text))
+	}
+	e := queue.Entry{Kind: queue.Parse}
+	if ok && ok2 {
+		e.Confirms = s.parsed(name, s.judge(text))
 	}
 	s.segment.open = true
-	if err := s.push(queue.Entry{Kind: queue.Parse}); err != nil {
+	if err := s.push(e); err != nil {
 		return err
 	}
 	if err := s.write(header(wire.Parse, len(body))); err != nil {
@@ -287,13 +304,26 @@ func (s *session) parseLong() error {
 	if err != nil {
 		return err
 	}
-	if name, _, ok := wire.CString(prefix); ok {
-		s.statements.parse(name, unread())
+	name, _, ok := wire.CString(prefix)
+	if !ok {
+		name = prefix // longer than the buffer, and than any name can be
 	}
+	e := queue.Entry{Kind: queue.Parse, Confirms: s.parsed(name, unread())}
 	if s.tagged {
-		return s.relay(queue.Parse)
+		return s.relayAs(e)
 	}
-	return s.stream(queue.Parse)
+	return s.stream(e)
+}
+
+// parsed notes that a Parse is about to be sent, and returns the number that
+// its reply confirms.
+func (s *session) parsed(name []byte, st statement) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return 0 // nobody would confirm it, nor ask
+	}
+	return s.names.parse(name, st, s.segment.number)
 }
 
 // judge classifies the text of a Parse, which holds at most one statement;
@@ -316,7 +346,7 @@ func (s *session) describeOrClose(t byte) error {
 	if err != nil {
 		return err
 	}
-	kind := queue.Close
+	e := queue.Entry{Kind: queue.Close}
 	if len(body) > 0 {
 		name, _, ok := wire.CString(body[1:])
 		if !ok {
@@ -324,16 +354,26 @@ func (s *session) describeOrClose(t byte) error {
 		}
 		switch {
 		case t == wire.Describe && body[0] == 'S':
-			kind = queue.DescribeStatement
+			e.Kind = queue.DescribeStatement
 		case t == wire.Describe:
-			kind = queue.DescribePortal
+			e.Kind = queue.DescribePortal
 		case body[0] == 'S':
-			s.statements.close(name)
+			e.Confirms = s.closed(name)
 		default:
-			s.statements.closePortal(name)
+			s.portals.close(name)
 		}
 	}
-	return s.relay(kind)
+	return s.relayAs(e)
+}
+
+// closed is parsed for a Close.
+func (s *session) closed(name []byte) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return 0
+	}
+	return s.names.close(name, s.segment.number)
 }
 
 // broken ends a session whose client broke the framing: PostgreSQL gets the

@@ -40,8 +40,9 @@ type session struct {
 	claimed     bool // a tag of the session was claimed, so the database has schema fence; never unset
 	opaque      bool // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
-	statements  statements
+	portals     portals
 	segment     segment
+	reopening   reopening
 	refused     *refusal
 	unread      *fencing.Error // why the tag could not be read back for the segment at hand
 	own         own
@@ -66,6 +67,7 @@ type session struct {
 	captured   []string
 	missed     *wire.Report // the error of a readback, until the client has heard it
 	mirror     mirror
+	names      names
 	params     sqlrewrite.Options
 	confirm    int                     // generation of the proxy's own statements known to exist
 	draining   bool                    // the session is to end between transactions
@@ -82,10 +84,12 @@ type session struct {
 
 // A segment is what a client sends between two Syncs.
 type segment struct {
+	number   int  // counts the segments that were sent before
 	open     bool // something was sent since the last Sync or Query
 	executed bool // an Execute was
 	tagged   bool // a setting of the tag changes in it
 	unknown  bool // a statement that the proxy can't be sure of ran in it
+	dropping bool // it has failed, and what comes up to its Sync is dropped here
 }
 
 // How a session can end, besides the client's leaving.
@@ -207,6 +211,9 @@ func (s *session) push(entries ...queue.Entry) error {
 		return errOver
 	}
 	for _, e := range entries {
+		if e.Purpose == queue.Client && e.Kind.Ready() {
+			e.Confirms = s.names.last
+		}
 		s.queue.Push(e)
 	}
 	return nil

@@ -23,23 +23,12 @@ func (st statement) mayWrite() bool {
 	return st.class == sqlrewrite.MayWrite && st.flags&configures == 0
 }
 
-// statements remembers what a session's prepared statements and portals are.
-// It follows the requests, not the replies; where a request may not have been
-// carried out, the name becomes unknown, which is always safe.
-type statements struct {
-	prepared map[string]statement
-	portals  map[string]statement
-	// touched are the names that changed since the last segment that is known
-	// to have been carried out as a whole, with the segment that changed them.
-	touched map[string]touch
-	segment int // counts the segments that were sent
-}
+// unsure returns what is left of a statement that may not stand any more, or
+// whose text the proxy can't look at: that it may commit in the middle.
+func (st statement) unsure() statement { return statement{flags: st.flags & sqlrewrite.MayCommit} }
 
-// A touch is a change of a name that may yet turn out not to have happened.
-type touch struct {
-	segment   int  // that changed it
-	mayCommit bool // what the name stood for before may commit in the middle
-}
+// unread is a statement whose text the proxy can't look at.
+func unread() statement { return statement{flags: sqlrewrite.MayCommit} }
 
 // maxName is the length that PostgreSQL cuts the names of prepared statements
 // and portals to, in bytes (NAMEDATALEN in src/include/pg_config_manual.h,
@@ -48,104 +37,142 @@ const maxName = 63
 
 func cut(name []byte) string { return string(name[:min(len(name), maxName)]) }
 
-// unsure returns what is left of a statement that may not have been prepared,
-// or whose text the proxy can't look at: that it may commit in the middle.
-func (st statement) unsure() statement { return statement{flags: st.flags & sqlrewrite.MayCommit} }
+// maxNames bounds the names that are remembered; a client can drop statements
+// in ways that the proxy doesn't look at.
+const maxNames = 4096
 
-// unread is a statement whose text the proxy can't look at.
-func unread() statement { return statement{flags: sqlrewrite.MayCommit} }
-
-// maxTouched bounds the names that are kept until their segment is known to
-// have been carried out, which in a session without a tag is never asked.
-const maxTouched = 1024
-
-// parse records a Parse. A name that stands already is refused by the server
-// and keeps its old meaning there, so it becomes unknown here.
-func (s *statements) parse(name []byte, st statement) {
-	if s.prepared == nil {
-		s.prepared = map[string]statement{}
-	}
-	n := cut(name)
-	if had, taken := s.prepared[n]; taken && n != "" {
-		st = statement{flags: (st.flags | had.flags) & sqlrewrite.MayCommit}
-	}
-	s.touch(n)
-	s.prepared[n] = st
+// Names remembers what a session's prepared statements are. What stands
+// follows the replies. A request that changes it is under way until its reply
+// has come, or a ReadyForQuery behind it, which says that it was not carried
+// out.
+type names struct {
+	prepared map[string]statement
+	changes  []change // under way, oldest first
+	last     int      // number of the last change
 }
 
-// bind records that a portal runs a statement.
-func (s *statements) bind(portal, name []byte) statement {
-	n := cut(name)
-	st := s.prepared[n]
-	if t, ok := s.touched[n]; ok && t.segment != s.segment {
-		st = st.unsure() // its Parse may yet turn out not to have been carried out
-		if t.mayCommit {
-			st = unread()
+// A change is a Parse, or a Close, which leaves the zero statement.
+type change struct {
+	number  int
+	segment int
+	name    string
+	to      statement
+	closes  bool
+}
+
+// parse takes a Parse that is about to be sent and returns its number.
+func (n *names) parse(name []byte, to statement, segment int) int {
+	return n.add(change{name: cut(name), to: to, segment: segment})
+}
+
+// close takes a Close of a statement that is about to be sent and returns its
+// number.
+func (n *names) close(name []byte, segment int) int {
+	return n.add(change{name: cut(name), closes: true, segment: segment})
+}
+
+func (n *names) add(c change) int {
+	n.last++
+	c.number = n.last
+	n.changes = append(n.changes, c)
+	return c.number
+}
+
+// stands returns what a Bind in the given segment finds under a name. It is
+// certain if no change in a segment before it is under way still: within a
+// segment a request is only carried out if those before it were.
+func (n *names) stands(name []byte, segment int) (st statement, certain bool) {
+	key := cut(name)
+	for i := len(n.changes) - 1; i >= 0; i-- {
+		if c := &n.changes[i]; c.name == key {
+			return c.to, c.segment == segment
 		}
 	}
-	s.bindTo(portal, st)
-	return st
+	return n.prepared[key], true
 }
 
-func (s *statements) bindTo(portal []byte, st statement) {
-	if s.portals == nil {
-		s.portals = map[string]statement{}
-	}
-	s.portals[cut(portal)] = st
-}
-
-// nextSegment takes the end of a segment.
-func (s *statements) nextSegment() { s.segment++ }
-
-// portal returns what an Execute of the portal runs.
-func (s *statements) portal(name []byte) statement { return s.portals[cut(name)] }
-
-// close records a Close of a statement.
-func (s *statements) close(name []byte) {
-	n := cut(name)
-	if _, ok := s.prepared[n]; ok {
-		s.touch(n)
-		delete(s.prepared, n)
-	}
-}
-
-// closePortal records a Close of a portal.
-func (s *statements) closePortal(name []byte) { delete(s.portals, cut(name)) }
-
-// dropAll records DISCARD ALL and DEALLOCATE: what is left, if it failed, is
-// unknown.
-func (s *statements) dropAll() {
-	clear(s.prepared)
-	clear(s.portals)
-	clear(s.touched)
-}
-
-// endTransaction drops the portals, as the server does.
-func (s *statements) endTransaction() { clear(s.portals) }
-
-// carriedOut takes the end of all segments sent so far.
-func (s *statements) carriedOut(failed bool) {
-	if failed {
-		for name, t := range s.touched {
-			if st := s.prepared[name]; t.mayCommit || st.flags&sqlrewrite.MayCommit != 0 {
-				s.prepared[name] = unread()
-			} else {
-				delete(s.prepared, name)
-			}
+// confirm takes the reply to a change. Those before it that had none were not
+// carried out.
+func (n *names) confirm(number int) {
+	for len(n.changes) > 0 && n.changes[0].number <= number {
+		c := n.changes[0]
+		n.changes = n.changes[1:]
+		if c.number == number {
+			n.apply(c)
 		}
-		clear(s.portals) // a Bind may not have been carried out either
 	}
-	clear(s.touched)
 }
 
-// touch notes that a name is about to change.
-func (s *statements) touch(name string) {
-	if len(s.touched) == maxTouched {
-		s.carriedOut(true) // to forget is always safe
+func (n *names) apply(c change) {
+	if c.closes {
+		delete(n.prepared, c.name)
+		return
 	}
-	if s.touched == nil {
-		s.touched = map[string]touch{}
+	if n.prepared == nil {
+		n.prepared = map[string]statement{}
 	}
-	had := s.touched[name].mayCommit || s.prepared[name].flags&sqlrewrite.MayCommit != 0
-	s.touched[name] = touch{segment: s.segment, mayCommit: had}
+	if len(n.prepared) >= maxNames {
+		n.drop()
+	}
+	n.prepared[c.name] = c.to
+}
+
+// decide takes a ReadyForQuery behind the change of the given number: what had
+// no reply up to there was not carried out.
+func (n *names) decide(number int) {
+	for len(n.changes) > 0 && n.changes[0].number <= number {
+		n.changes = n.changes[1:]
+	}
+}
+
+// drop takes a DISCARD ALL or DEALLOCATE that is about to be sent: what is left
+// then is unknown.
+func (n *names) drop() {
+	for name, st := range n.prepared {
+		if st = st.unsure(); st.flags == 0 {
+			delete(n.prepared, name)
+		} else {
+			n.prepared[name] = st
+		}
+	}
+	for i := range n.changes {
+		n.changes[i].to = n.changes[i].to.unsure()
+	}
+}
+
+// Portals remembers which statements a session's portals run. It follows the
+// requests; where one may not have been carried out, the portal becomes
+// unknown, which is always safe.
+type portals map[string]bound
+
+// A bound statement is what an Execute of a portal runs.
+type bound struct {
+	statement
+	segment int // that bound it
+}
+
+func (p *portals) bind(name []byte, st statement, segment int) {
+	if *p == nil {
+		*p = portals{}
+	}
+	(*p)[cut(name)] = bound{st, segment}
+}
+
+// of returns what an Execute of the portal runs. certain tells that it was
+// bound in the given segment: elsewhere it may not have been.
+func (p portals) of(name []byte, segment int) (st statement, certain bool) {
+	b, ok := p[cut(name)]
+	return b.statement, ok && b.segment == segment
+}
+
+func (p portals) close(name []byte) { delete(p, cut(name)) }
+
+// endBefore drops the portals of segments before the given one: with its
+// transaction a portal goes.
+func (p portals) endBefore(segment int) {
+	for name, b := range p {
+		if b.segment < segment {
+			delete(p, name)
+		}
+	}
 }

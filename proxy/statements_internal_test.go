@@ -10,103 +10,133 @@ import (
 
 func known(class sqlrewrite.Class) statement { return statement{known: true, class: class} }
 
-// A name is what its last Parse made it, as long as that is certain; anything
-// else is unknown, which may do anything.
-func TestStatements_Names(t *testing.T) {
-	name := func(s string) []byte { return []byte(s) }
+// A name is what the last Parse made of it that was carried out, or that comes
+// before it in its own segment. Anything else is unknown, which may do
+// anything.
+func TestNames_Stands(t *testing.T) {
+	name := []byte("s")
 	reading, committing := known(sqlrewrite.Read), known(sqlrewrite.Commit)
+	calling := statement{known: true, flags: sqlrewrite.MayCommit}
 	for _, c := range []struct {
-		name string
-		do   func(s *statements)
-		want statement // of statement "s", bound to portal "p" in the end
+		name    string
+		do      func(n *names)
+		want    statement // of name "s" in segment 1
+		pending bool      // and it isn't certain
 	}{
-		{"never parsed", func(*statements) {}, statement{}},
-		{"parsed", func(s *statements) { s.parse(name("s"), reading) }, reading},
-		{"parsed twice", func(s *statements) { s.parse(name("s"), committing); s.parse(name("s"), reading) }, statement{}},
-		{"closed", func(s *statements) { s.parse(name("s"), reading); s.close(name("s")) }, statement{}},
-		{"closed, parsed", func(s *statements) {
-			s.parse(name("s"), committing)
-			s.close(name("s"))
-			s.parse(name("s"), reading)
-		}, reading},
-		{"carried out", func(s *statements) { s.parse(name("s"), reading); s.carriedOut(false) }, reading},
-		{"failed", func(s *statements) { s.parse(name("s"), reading); s.carriedOut(true) }, statement{}},
-		{"an earlier one, then failed", func(s *statements) {
-			s.parse(name("s"), reading)
-			s.carriedOut(false)
-			s.parse(name("other"), committing)
-			s.carriedOut(true)
-		}, reading},
-		{"close that failed", func(s *statements) {
-			s.parse(name("s"), committing)
-			s.carriedOut(false)
-			s.close(name("s"))
-			s.parse(name("s"), reading)
-			s.carriedOut(true)
-		}, statement{}},
-		{"all dropped", func(s *statements) { s.parse(name("s"), reading); s.dropAll() }, statement{}},
-		{"end of a transaction", func(s *statements) { s.parse(name("s"), reading); s.endTransaction() }, reading},
+		{name: "never parsed", do: func(*names) {}},
+		{name: "parsed in the segment", do: func(n *names) { n.parse(name, reading, 1) }, want: reading},
+		{name: "parsed in the segment before", do: func(n *names) { n.parse(name, reading, 0) }, want: reading, pending: true},
+		{name: "another name is under way", do: func(n *names) { n.parse([]byte("x"), reading, 0) }},
+		{name: "confirmed", do: func(n *names) { n.confirm(n.parse(name, reading, 0)) }, want: reading},
+		{name: "not carried out", do: func(n *names) { n.decide(n.parse(name, reading, 0)) }},
+		{name: "a taken name keeps its meaning", do: func(n *names) {
+			n.confirm(n.parse(name, committing, 0))
+			n.decide(n.parse(name, reading, 0))
+		}, want: committing},
+		{name: "a reply to the next says that it was not carried out", do: func(n *names) {
+			n.parse(name, reading, 0)
+			n.confirm(n.parse([]byte("x"), committing, 0))
+		}},
+		{name: "a ReadyForQuery says nothing of what comes after it", do: func(n *names) {
+			last := n.last
+			n.parse(name, reading, 0)
+			n.decide(last)
+		}, want: reading, pending: true},
+		{name: "closed in the segment", do: func(n *names) {
+			n.confirm(n.parse(name, reading, 0))
+			n.close(name, 1)
+		}},
+		{name: "closed", do: func(n *names) {
+			n.confirm(n.parse(name, reading, 0))
+			n.confirm(n.close(name, 0))
+		}},
+		{name: "a Close that was not carried out", do: func(n *names) {
+			n.confirm(n.parse(name, reading, 0))
+			n.decide(n.close(name, 0))
+		}, want: reading},
+		{name: "closed and parsed", do: func(n *names) {
+			n.confirm(n.parse(name, committing, 0))
+			n.close(name, 1)
+			n.parse(name, reading, 1)
+		}, want: reading},
+		{name: "all dropped", do: func(n *names) {
+			n.confirm(n.parse(name, reading, 0))
+			n.drop()
+		}},
+		{name: "all dropped, perhaps not what may commit", do: func(n *names) {
+			n.confirm(n.parse(name, calling, 0))
+			n.drop()
+		}, want: unread()},
+		{name: "all dropped while it was under way", do: func(n *names) {
+			last := n.parse(name, calling, 0)
+			n.drop()
+			n.confirm(last)
+		}, want: unread()},
+		{name: "a long name", do: func(n *names) {
+			n.confirm(n.parse([]byte("s"+strings.Repeat("x", 100)), reading, 0))
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s statements
-			c.do(&s)
-			s.bind(name("p"), name("s"))
-			if got := s.portal(name("p")); got.known != c.want.known || got.class != c.want.class {
+			var n names
+			c.do(&n)
+			got, certain := n.stands(name, 1)
+			if got.known != c.want.known || got.class != c.want.class || got.flags != c.want.flags {
 				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if certain == c.pending {
+				t.Errorf("certain: got %v, want %v", certain, !c.pending)
 			}
 		})
 	}
 }
 
-// The unnamed statement may be parsed again and again.
-func TestStatements_Unnamed(t *testing.T) {
-	var s statements
-	for _, class := range []sqlrewrite.Class{sqlrewrite.Begin, sqlrewrite.Read, sqlrewrite.Commit} {
-		s.parse(nil, known(class))
-		s.bind(nil, nil)
-		if got := s.portal(nil); !got.known || got.class != class {
-			t.Errorf("got %+v, want %v", got, class)
-		}
+// PostgreSQL cuts names.
+func TestNames_Long(t *testing.T) {
+	var n names
+	long := []byte(strings.Repeat("x", maxName))
+	n.confirm(n.parse(append(long, "abc"...), known(sqlrewrite.Read), 0))
+	if got, _ := n.stands(append(long, "def"...), 1); !got.known {
+		t.Error("a name that is the same where PostgreSQL cuts it is unknown")
 	}
 }
 
-func TestStatements_Portals(t *testing.T) {
-	for what, end := range map[string]func(s *statements){
-		"closed":             func(s *statements) { s.closePortal([]byte("p")) },
-		"end of transaction": func(s *statements) { s.endTransaction() },
-		"all dropped":        func(s *statements) { s.dropAll() },
-		"a segment failed":   func(s *statements) { s.carriedOut(true) },
+// A client that drops its statements behind the proxy's back doesn't make it
+// remember ever more names.
+func TestNames_Bounded(t *testing.T) {
+	var n names
+	for i := range 3 * maxNames {
+		n.confirm(n.parse(fmt.Appendf(nil, "s%d", i), known(sqlrewrite.Read), 0))
+		n.decide(n.parse(fmt.Appendf(nil, "failed%d", i), known(sqlrewrite.Read), 0))
+	}
+	if got := len(n.prepared); got > maxNames {
+		t.Errorf("got %d statements, want at most %d", got, maxNames)
+	}
+	if got := len(n.changes); got > 0 {
+		t.Errorf("got %d changes under way", got)
+	}
+}
+
+func TestPortals(t *testing.T) {
+	p := []byte("p")
+	for _, c := range []struct {
+		name           string
+		do             func(p *portals)
+		known, certain bool // of portal "p" in segment 1
+	}{
+		{"never bound", func(*portals) {}, false, false},
+		{"bound in the segment", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1) }, true, true},
+		{"bound before", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 0) }, true, false},
+		{"closed", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1); ps.close(p) }, false, false},
+		{"its transaction ended", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 0); ps.endBefore(1) }, false, false},
+		{"another transaction ended", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1); ps.endBefore(1) }, true, true},
 	} {
-		var s statements
-		s.parse([]byte("s"), known(sqlrewrite.Read))
-		s.bind([]byte("p"), []byte("s"))
-		s.close([]byte("s"))
-		if got := s.portal([]byte("p")); !got.known {
-			t.Errorf("%s: a portal went with its statement, which it doesn't", what)
-		}
-		end(&s)
-		if got := s.portal([]byte("p")); got.known {
-			t.Errorf("%s: got %+v, want an unknown one", what, got)
-		}
-	}
-}
-
-// A session that is never asked what was carried out keeps no more than a
-// bounded number of names that are gone.
-func TestStatements_Bounded(t *testing.T) {
-	var s statements
-	for i := range 100 * maxTouched {
-		name := fmt.Appendf(nil, "s%d", i)
-		s.parse(name, known(sqlrewrite.Read))
-		if i%2 == 0 {
-			s.close(name)
-		}
-	}
-	if got := len(s.touched); got > maxTouched {
-		t.Errorf("got %d names, want at most %d", got, maxTouched)
-	}
-	if got := len(s.prepared); got > maxTouched {
-		t.Errorf("got %d statements that may not exist, want at most %d", got, maxTouched)
+		t.Run(c.name, func(t *testing.T) {
+			var ps portals
+			c.do(&ps)
+			if got, certain := ps.of(p, 1); got.known != c.known || certain != c.certain {
+				t.Errorf("got %+v, certain %v", got, certain)
+			}
+		})
 	}
 }
 

@@ -88,7 +88,8 @@ type txn struct {
 	// ran: something runs under the present tag that no check before it
 	// covers, so one must come before the tag changes.
 	ran bool
-	// guess: ran is only assumed, since replies that tell are still due.
+	// guess: checked, uncovered and ran are only assumed, since replies that
+	// tell are still due.
 	guess bool
 	// held: a check ran at some point of the open transaction, so it may hold
 	// a share lock on a mark, and may have begun what only writes at its end.
@@ -146,6 +147,17 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		return t.configure()
 	}
 	return t.mayWrite(flags)
+}
+
+// learn takes the block that was found to be open before the segment, and of
+// its transaction whether a check covers it and whether something ran in it
+// that none does.
+func (t *txn) learn(b block, checked, ran bool) {
+	t.block = b
+	if t.guess {
+		open := b == blockOpen
+		t.checked, t.uncovered, t.ran, t.guess = open && checked, open && !checked, open && ran, false
+	}
 }
 
 // bound takes what may write unseen: it runs under the check that the

@@ -198,6 +198,7 @@ type path struct {
 	server server
 	unseen bool  // the segment ran something unseen
 	ran    bool  // what the end of the last segment said of txn.ran
+	covers bool  // and of txn.checked
 	start  block // of the segment
 	trace  [6]move
 	length int
@@ -249,10 +250,7 @@ func walk(t *testing.T, p path, depth int) {
 // replies to the segments before are waited for.
 func (p *path) learn(m move) {
 	if p.txn.block == blockUnknown && !p.unseen && blockMatters(m.statement()) {
-		p.txn.block = p.start
-		if p.txn.guess {
-			p.txn.ran, p.txn.guess = p.ran && p.start == blockOpen, false
-		}
+		p.txn.learn(p.start, p.covers, p.ran)
 	}
 }
 
@@ -284,15 +282,13 @@ func (p *path) endSegment(t *testing.T, pipelined bool) {
 		p.commits(t)
 		p.server = server{}
 	}
-	p.unseen, p.start, p.ran = false, p.server.block, p.txn.ran
+	p.unseen, p.start, p.ran, p.covers = false, p.server.block, p.txn.ran, checked
 	if pipelined {
 		p.txn = txn{block: blockUnknown, uncovered: true, ran: true, guess: true}
 		return
 	}
-	p.txn = txn{block: p.server.block}
-	if p.server.block == blockOpen {
-		p.txn.checked, p.txn.uncovered, p.txn.ran = checked, !checked, p.ran
-	}
+	p.txn = txn{guess: true}
+	p.txn.learn(p.server.block, checked, p.ran)
 }
 
 // TestTxn_NothingCommitsUnchecked tries every sequence of statements and ends

@@ -46,7 +46,7 @@ func TestSplit_Commands(t *testing.T) {
 		{"SET a = 1", sqlrewrite.SetOrShow, 0},
 		{"SET LOCAL a TO 'b'", sqlrewrite.SetOrShow, 0},
 		{"SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", sqlrewrite.SetOrShow, 0},
-		{"SET CONSTRAINTS ALL IMMEDIATE", sqlrewrite.MayWrite, 0},
+		{"SET CONSTRAINTS ALL IMMEDIATE", sqlrewrite.MayWrite, inside},
 		{"RESET a", sqlrewrite.SetOrShow, 0},
 		{"RESET ALL", sqlrewrite.SetOrShow, tag},
 		{"SHOW ALL", sqlrewrite.SetOrShow, 0},

@@ -104,7 +104,8 @@ const (
 	// beside any other statement in one Query: VACUUM, CREATE DATABASE,
 	// CREATE INDEX CONCURRENTLY, COMMIT PREPARED, DISCARD ALL, …
 	NotInBlock
-	// NeedsBlock: PostgreSQL refuses it outside a transaction block: LOCK,
+	// NeedsBlock: PostgreSQL refuses it outside a transaction block, or does
+	// nothing there but warn, as alone in its Query SET CONSTRAINTS: LOCK,
 	// SAVEPOINT, RELEASE, ROLLBACK TO, DECLARE without HOLD.
 	NeedsBlock
 	// MayCommit: it may end the transaction and begin others: CALL, DO.

@@ -79,7 +79,7 @@ func (c *classifier) commandVerdict() (Class, Flags) {
 	switch c.head {
 	case kwSet:
 		if second == kwConstraints {
-			return MayWrite, 0
+			return MayWrite, NeedsBlock
 		}
 		return SetOrShow, 0
 	case kwReset:

@@ -39,8 +39,8 @@ var kindNames = [...]string{
 
 func (k Kind) String() string { return kindNames[k] }
 
-// ready reports whether the entry ends with a ReadyForQuery.
-func (k Kind) ready() bool { return k == Sync || k == Query || k == Function }
+// Ready reports whether an entry of the kind ends with a ReadyForQuery.
+func (k Kind) Ready() bool { return k == Sync || k == Query || k == Function }
 
 // marker reports whether the entry waits for nothing.
 func (k Kind) marker() bool { return k == CopyData || k == CopyEnd }
@@ -75,13 +75,16 @@ const (
 	Probe
 	// Readback: a question to the backend; its rows are captured.
 	Readback
+	// Resolve: a Sync and a Close behind it whose answers tell which Syncs a
+	// COPY that failed had read.
+	Resolve
 	// Rollback: the end of a transaction whose late check failed; its
 	// ReadyForQuery is the client's.
 	Rollback
 )
 
 var purposeNames = [...]string{
-	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "rollback",
+	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "resolve", "rollback",
 }
 
 func (p Purpose) String() string { return purposeNames[p] }
@@ -104,8 +107,9 @@ type Entry struct {
 	Ends uint8
 	// Tagged: a setting of the tag changes within this entry.
 	Tagged bool
-	// Confirms, if not 0, is the generation of the proxy's own statements
-	// that the reply to this entry shows to exist.
+	// Confirms, if not 0, is what the reply to this entry shows to have come
+	// about, in the numbers of whoever pushed it: a generation of the proxy's
+	// own statements, a change of the client's.
 	Confirms int
 	// Shift maps an error position in a rewritten Query to one in the text
 	// that the client sent. Nil: positions stay.

@@ -6,7 +6,7 @@ import "fmt"
 func (q *Queue) Audit() error {
 	ready := 0
 	for i := range q.count {
-		if q.at(i).Kind.ready() {
+		if q.at(i).Kind.Ready() {
 			ready++
 		}
 	}

@@ -40,6 +40,7 @@ type model struct {
 	failedIn   queue.Purpose
 	copying    *request // the statement of it that copies is number at
 	at         int
+	hidEarly   bool // a ReadyForQuery of the client's was hidden for one that wasn't yet
 }
 
 // client returns the requests of the next thing that the client does.
@@ -54,8 +55,12 @@ func (m *model) client() []request {
 	case 3:
 		return m.query()
 	case 4:
-		whole := [...]queue.Purpose{queue.Probe, queue.Readback, queue.Rollback}
-		return []request{{Entry: queue.Entry{Kind: queue.Query, Purpose: whole[m.dice.roll(3)]}, copies: []bool{false}}}
+		p := [...]queue.Purpose{queue.Probe, queue.Readback, queue.Rollback}[m.dice.roll(3)]
+		var own []request
+		for _, k := range [...]queue.Kind{queue.Parse, queue.Bind, queue.Execute, queue.Close, queue.Sync} {
+			own = append(own, request{Entry: queue.Entry{Kind: k, Purpose: p}})
+		}
+		return own
 	case 5:
 		r := []request{{Entry: queue.Entry{Kind: queue.Execute}, copies: []bool{true}}}
 		return append(append(r, m.data()...), request{Entry: queue.Entry{Kind: queue.Sync}})
@@ -110,14 +115,14 @@ func (m *model) serve() {
 		m.copy(r.Kind)
 	case m.discarding && r.Kind != queue.Sync, r.Kind == queue.CopyData, r.Kind == queue.CopyEnd:
 	case r.Kind == queue.Sync:
-		if m.ran && !m.discarding && m.dice.roll(8) == 1 {
+		if r.Purpose == queue.Client && m.ran && !m.discarding && m.dice.roll(8) == 1 {
 			m.report(queue.Client) // a deferred constraint
 		}
 		m.discarding = false
 		m.ready(r)
 	case r.Kind == queue.Query:
 		m.statements(r, 0)
-	case m.dice.roll(6) == 1:
+	case r.Purpose != queue.Resolve && m.dice.roll(6) == 1:
 		m.report(r.Purpose)
 		if r.Kind == queue.Function {
 			m.ready(r)
@@ -141,6 +146,10 @@ func (m *model) answer(r request) {
 		m.begin(r, 0)
 		return
 	}
+	if r.Purpose == queue.Readback && r.Kind == queue.Execute {
+		m.replies = append(m.replies, "D@", "C-")
+		return
+	}
 	m.say(options[m.dice.roll(len(options))], r.Purpose)
 	if r.Kind == queue.Function {
 		m.ready(r)
@@ -159,10 +168,6 @@ func (m *model) statements(r request, n int) {
 		case r.copies[n]:
 			m.begin(r, n)
 			return
-		}
-		if purpose == queue.Readback {
-			m.replies = append(m.replies, "T-", "D@", "C-")
-			continue
 		}
 		m.say([...]string{"TDDC", "C", "TC", "HddcC"}[m.dice.roll(4)], purpose)
 	}
@@ -241,7 +246,7 @@ func (m *model) report(p queue.Purpose) {
 func (m *model) ready(r request) {
 	reply := "Z"
 	switch {
-	case r.Purpose == queue.Readback, r.Purpose == queue.Probe && !m.failed:
+	case r.Purpose == queue.Readback, r.Purpose == queue.Resolve, r.Purpose == queue.Probe && !m.failed:
 		reply += "-"
 	case m.failed && m.failedIn == queue.LateCommit:
 		reply += "~"
@@ -262,7 +267,14 @@ func (m *model) deliver(t *testing.T, q *queue.Queue) {
 	if out.Failed && want[0] != 'Z' {
 		t.Errorf("%s: failed", got)
 	}
-	if got != want {
+	// Of the answers to Syncs in doubt and to the one that resolves them the
+	// first is hidden: they say the same.
+	switch {
+	case !m.hidEarly && want[0] == 'Z' && got == "Z-"+want[1:]:
+		m.hidEarly = true
+	case m.hidEarly && want == "Z-" && got == "Z":
+		m.hidEarly = false
+	case got != want:
 		t.Fatalf("got %s, want %s (%v)", got, want, err)
 	}
 }
@@ -293,44 +305,88 @@ func TestQueue_Model(t *testing.T) {
 	}
 }
 
+// A pump is who pushes: it keeps to what the queue asks for when a copy has
+// failed.
+type pump struct {
+	m         *model
+	q         queue.Queue
+	ahead     []request
+	resolving bool
+	dropping  bool // up to a Sync, which the server has had already
+}
+
+// push announces and sends one request, unless it must wait for replies.
+func (p *pump) push() bool {
+	k := p.ahead[0].Kind
+	data := k == queue.CopyData || k == queue.CopyEnd
+	switch {
+	case p.resolving:
+		if p.q.Len() > 0 {
+			return false
+		}
+		p.resolving, p.dropping = false, p.q.TakeReopened()
+	case p.q.InDoubt() && !data:
+		if p.q.Len() > 0 {
+			return false
+		}
+		p.resolving = true
+		p.send(request{Entry: queue.Entry{Kind: queue.Sync, Purpose: queue.Resolve}})
+		p.send(request{Entry: queue.Entry{Kind: queue.Close, Purpose: queue.Resolve}})
+		return true
+	case p.q.Unclear() && !data && k != queue.Sync:
+		return false
+	}
+	r := p.ahead[0]
+	p.ahead = p.ahead[1:]
+	if p.dropping && k != queue.Sync {
+		return true
+	}
+	p.dropping = false
+	p.send(r)
+	return true
+}
+
+func (p *pump) send(r request) {
+	p.q.Push(r.Entry)
+	p.m.sent = append(p.m.sent, r)
+}
+
 // converse lets client, queue and server talk by the given choices.
 func converse(t *testing.T, choices []byte) {
-	m := model{dice: dice{choices}}
-	var q queue.Queue
-	var ahead []request
+	m := &model{dice: dice{choices}}
+	p := pump{m: m}
 	for len(m.dice.left) > 0 {
 		switch m.dice.roll(4) {
 		case 0, 1:
-			if len(ahead) == 0 {
-				ahead = m.client()
+			if len(p.ahead) == 0 {
+				p.ahead = m.client()
 			}
-			q.Push(ahead[0].Entry)
-			m.sent = append(m.sent, ahead[0])
-			ahead = ahead[1:]
+			p.push()
 		case 2:
 			if len(m.sent) > 0 {
 				m.serve()
 			}
 		case 3:
 			if len(m.replies) > 0 {
-				m.deliver(t, &q)
+				m.deliver(t, &p.q)
 			}
 		}
-		if err := q.Audit(); err != nil {
+		if err := p.q.Audit(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range append(ahead, request{Entry: queue.Entry{Kind: queue.Sync}}) {
-		q.Push(r.Entry)
-		m.sent = append(m.sent, r)
+	p.ahead = append(p.ahead, request{Entry: queue.Entry{Kind: queue.Sync}})
+	for len(p.ahead) > 0 || len(m.sent) > 0 || len(m.replies) > 0 {
+		switch {
+		case len(m.sent) > 0:
+			m.serve()
+		case len(m.replies) > 0:
+			m.deliver(t, &p.q)
+		case !p.push():
+			t.Fatal("the client waits for replies that don't come")
+		}
 	}
-	for len(m.sent) > 0 {
-		m.serve()
-	}
-	for len(m.replies) > 0 {
-		m.deliver(t, &q)
-	}
-	settled(t, &q)
+	settled(t, &p.q)
 }
 
 // FuzzQueueAnything: whatever is pushed and whatever comes, the queue keeps

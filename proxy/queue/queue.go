@@ -61,11 +61,16 @@ type Queue struct {
 	failed    bool // an error came since the last ReadyForQuery
 	failedIn  Purpose
 
-	// What the Syncs told that were dropped since the last ReadyForQuery, and
-	// how many of them were dropped on a guess: their ReadyForQuery may come.
+	// What the Syncs told that were dropped since the last ReadyForQuery.
 	droppedEnds   uint8
 	droppedTagged bool
-	guessed       int
+	eaten         bool // a copy that is over has read Syncs, and none was answered since
+
+	// doubt counts the Syncs that were dropped because a COPY failed that may
+	// have read them, or not: then their ReadyForQuery comes. told: one has
+	// come since the failure.
+	doubt int
+	told  bool
 
 	last Entry // keeps the popped entry that an Outcome points to
 }
@@ -87,31 +92,21 @@ func (q *Queue) ReadyDue() int { return q.ready }
 // Skipping reports whether the server discards requests until a Sync.
 func (q *Queue) Skipping() bool { return q.skipping }
 
-// Copying reports whether the backend waits for copy data.
-func (q *Queue) Copying() bool { return q.copying }
-
 // BlameClient says of the failure that was just answered that it is not that
 // of the hidden statement it came at.
 func (q *Queue) BlameClient() { q.failedIn = Client }
 
-// Starving reports whether the backend waits for copy data, and the client has
-// sent neither its end nor what the backend can't take there.
-func (q *Queue) Starving() bool {
-	for i := 1; i < q.count; i++ {
-		if k := q.at(i).Kind; k != CopyData && k != Sync {
-			return false
-		}
-	}
-	return q.copying
-}
-
 // Owed returns how many ReadyForQuery the client is still owed, and whether
-// replies are due to a segment that has no Sync yet.
+// replies are due to a segment that has no Sync yet. Where it may be owed one
+// it is.
 func (q *Queue) Owed() (ready int, open bool) {
 	for i := range q.count {
-		if e := q.at(i); e.Kind.ready() && e.Purpose != Readback {
+		if e := q.at(i); e.Kind.Ready() && e.Purpose != Readback && e.Purpose != Resolve {
 			ready++
 		}
+	}
+	if ready == 0 && q.doubt > 0 && !q.told {
+		ready = 1
 	}
 	return ready, q.Open()
 }
@@ -120,7 +115,7 @@ func (q *Queue) Owed() (ready int, open bool) {
 func (q *Queue) Open() bool {
 	for i := q.count - 1; i >= 0; i-- {
 		if e := q.at(i); !e.Kind.marker() {
-			return !e.Kind.ready()
+			return !e.Kind.Ready()
 		}
 	}
 	return false
@@ -143,7 +138,7 @@ func (q *Queue) Push(e Entry) {
 	}
 	q.ring[(q.head+q.count)&(len(q.ring)-1)] = e
 	q.count++
-	if e.Kind.ready() {
+	if e.Kind.Ready() {
 		q.ready++
 	}
 }
@@ -157,8 +152,8 @@ func (q *Queue) Reply(t byte) (Outcome, error) {
 		return Outcome{}, nil
 	}
 	if t != wire.ReadyForQuery {
-		q.guessed = 0
-	} else if q.guessed > 0 && !q.readyFits() {
+		q.settle()
+	} else if q.doubt > 0 && !q.readyFits() {
 		return q.endDropped(), nil
 	}
 	if q.count == 0 {
@@ -200,6 +195,9 @@ func (q *Queue) Reply(t byte) (Outcome, error) {
 		return q.end(e), nil
 	}
 	out := Outcome{Verdict: show(e.Purpose), Purpose: e.Purpose, Entry: e}
+	if e.Purpose == Readback && t == wire.DataRow {
+		out.Verdict = Capture
+	}
 	if done {
 		out.Entry = q.pop()
 	}
@@ -240,11 +238,7 @@ func (q *Queue) querying(e *Entry, t byte) (Outcome, error) {
 		q.statement++
 	case wire.CopyInResponse:
 		q.copying = true
-	case wire.RowDescription, wire.CopyOutResponse, wire.CopyData, wire.CopyDone:
-	case wire.DataRow:
-		if purpose == Readback {
-			return Outcome{Verdict: Capture, Purpose: purpose, Entry: e}, nil
-		}
+	case wire.RowDescription, wire.DataRow, wire.CopyOutResponse, wire.CopyData, wire.CopyDone:
 	default:
 		return Outcome{}, fmt.Errorf("%w: %q while %v is due", ErrUnexpected, t, e.Kind)
 	}
@@ -269,7 +263,7 @@ func (q *Queue) fail() Outcome {
 		verdict = Hide
 	}
 	out := Outcome{Verdict: verdict, Purpose: purpose, Entry: e}
-	if e.Kind.ready() {
+	if e.Kind.Ready() {
 		return out
 	}
 	out.Entry = q.pop()
@@ -307,20 +301,21 @@ func (q *Queue) end(e *Entry) Outcome {
 		Failed: q.failed, FailedIn: q.failedIn,
 	}
 	switch {
-	case e.Purpose == Readback, e.Purpose == Probe && !q.failed:
+	case e.Purpose == Readback, e.Purpose == Resolve, e.Purpose == Probe && !q.failed:
 		out.Verdict = Hide
 	case q.failed && q.failedIn == LateCommit:
 		out.Verdict = Withhold
 	}
+	q.told = q.told || e.Purpose != Resolve
 	out.Entry = q.pop()
 	q.closeSegment()
 	return out
 }
 
-// endDropped takes the ReadyForQuery of a Sync that was dropped on a guess.
+// endDropped takes the ReadyForQuery of a Sync that was dropped in doubt.
 func (q *Queue) endDropped() Outcome {
-	q.guessed--
-	q.skipping = false
+	q.doubt--
+	q.skipping, q.told = false, true
 	q.last = Entry{Kind: Sync}
 	out := Outcome{Ready: true, Failed: q.failed, FailedIn: q.failedIn, Entry: &q.last}
 	q.closeSegment()
@@ -331,38 +326,9 @@ func (q *Queue) endDropped() Outcome {
 func (q *Queue) closeSegment() {
 	q.last.Ends |= q.droppedEnds
 	q.last.Tagged = q.last.Tagged || q.droppedTagged
-	q.droppedEnds, q.droppedTagged = 0, false
+	q.droppedEnds, q.droppedTagged, q.eaten = 0, false, false
 	q.statement, q.answered = 0, false
 	q.failed, q.failedIn = false, Client
-}
-
-// endCopy leaves copy-in mode and drops the Syncs that the server read while
-// it was in it. After success those are all before the CopyDone. An error can
-// come before the server has read anything, or after any of them: all that
-// were sent before the end of the copy are dropped on a guess, and when their
-// ReadyForQuery comes after all it is let through.
-func (q *Queue) endCopy(success bool) {
-	if !q.copying {
-		return
-	}
-	q.copying = false
-	for q.count > 1 {
-		switch e := q.at(1); e.Kind {
-		case Sync:
-			q.droppedEnds |= e.Ends
-			q.droppedTagged = q.droppedTagged || e.Tagged
-			if !success {
-				q.guessed++
-			}
-		case CopyData:
-		case CopyEnd:
-			q.remove(1)
-			return
-		default:
-			return
-		}
-		q.remove(1)
-	}
 }
 
 // show returns the verdict for a message that isn't an error.
@@ -378,7 +344,7 @@ func show(p Purpose) Verdict {
 // entry that says how it ends one.
 func (q *Queue) MayCommit() bool {
 	for i := range q.count {
-		if e := q.at(i); e.Kind.ready() || e.Ends != 0 {
+		if e := q.at(i); e.Kind.Ready() || e.Ends != 0 {
 			return true
 		}
 	}
@@ -402,7 +368,7 @@ func (q *Queue) take() Entry {
 	*q.at(0) = Entry{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.count--
-	if e.Kind.ready() {
+	if e.Kind.Ready() {
 		q.ready--
 	}
 	return e
@@ -410,7 +376,7 @@ func (q *Queue) take() Entry {
 
 // remove takes entry number i out of the middle.
 func (q *Queue) remove(i int) {
-	if q.at(i).Kind.ready() {
+	if q.at(i).Kind.Ready() {
 		q.ready--
 	}
 	for ; i < q.count-1; i++ {

@@ -170,9 +170,9 @@ func (g *generator) segment() {
 			}
 		}
 	}
-	// A Query without a Sync before it is another matter from 18 on, and in a
-	// tagged session behind a failed segment: pipelines.wire.
-	if g.orderly || g.version >= 18 || g.s.Untagged == "" || !g.one(4) {
+	// A Query without a Sync before it is another matter from 18 on:
+	// pipelines.wire.
+	if g.orderly || g.version >= 18 && g.s.Untagged == "" || !g.one(4) {
 		g.send("S")
 	}
 }
@@ -214,10 +214,9 @@ func (g *generator) again() {
 	}
 	portal := g.pick("-", "-", "p")
 	g.bind(portal, name, params)
-	if g.s.Untagged != "" {
-		portal = g.pick("-", "p") // portals.wire: a portal that is gone
-	}
-	g.send("E %s", portal)
+	// Not the unnamed one where it wasn't bound: PostgreSQL crashes where an
+	// Execute finds what a ROLLBACK TO that failed in a Query has left there.
+	g.send("E %s", g.pick(portal, portal, "p"))
 }
 
 func (g *generator) bind(portal, name string, params []string) {
@@ -261,12 +260,6 @@ func (g *generator) parameterized() (sql string, params []string) {
 		return g.pick("DO $$ BEGIN INSERT INTO t VALUES (8, 'do'); END $$", "DO $$ BEGIN RAISE NOTICE 'n'; END $$"), nil
 	}
 	sql = g.plain()
-	if g.version >= 18 && g.s.Untagged == "" {
-		switch first, _, _ := strings.Cut(sql, " "); first {
-		case "DECLARE", "SAVEPOINT", "RELEASE", "LOCK", "SET":
-			sql = "BEGIN" // statements.wire: a cursor outside of a block
-		}
-	}
 	return sql, nil
 }
 
@@ -293,7 +286,7 @@ func (g *generator) plain() string {
 	case 11:
 		return g.pick("SELECT * FROM sneaky", "WITH d AS (DELETE FROM t WHERE id = 1 RETURNING v) SELECT * FROM d", "SELECT id FROM t ORDER BY id FOR UPDATE")
 	case 12:
-		return g.pick("SET work_mem = '1MB'", "SET LOCAL work_mem = '2MB'", "RESET work_mem", "SHOW work_mem", "SET TimeZone = 'UTC'", "SET TimeZone = 'Asia/Tokyo'", "RESET TimeZone", "SET search_path = app, public")
+		return g.pick("SET work_mem = '1MB'", "SET LOCAL work_mem = '2MB'", "RESET work_mem", "SHOW work_mem", "SET TimeZone = 'UTC'", "SET TimeZone = 'Asia/Tokyo'", "RESET TimeZone", "SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED", "SET search_path = app, public")
 	case 13:
 		return g.pick("DECLARE c CURSOR FOR SELECT n FROM five ORDER BY n", "FETCH 2 FROM c", "FETCH ALL FROM c", "CLOSE c", "DECLARE h CURSOR WITH HOLD FOR SELECT n FROM five ORDER BY n", "FETCH 1 FROM h", "CLOSE ALL")
 	case 14:
@@ -312,7 +305,7 @@ func (g *generator) plain() string {
 // query adds a Query of one statement or several, which may be a copy.
 func (g *generator) query() {
 	if g.one(8) {
-		g.send("Q %q", g.pick("", ";", "-- nothing", "SELEKT 1", g.unterminated()))
+		g.send("Q %q", g.pick("", ";", "-- nothing", "SELEKT 1", "INSERT INTO t VALUES (1, 'x"))
 		return
 	}
 	var parts []string
@@ -331,15 +324,6 @@ func (g *generator) query() {
 	g.send("Q %q", strings.Join(parts, ";\n")+g.pick("", "", ";", " -- end"))
 }
 
-// unterminated is a text that doesn't end. One that comes before the Sync of
-// its segment is refused in a tagged session.
-func (g *generator) unterminated() string {
-	if g.orderly || g.s.Untagged != "" {
-		return "INSERT INTO t VALUES (1, 'x"
-	}
-	return "SELEKT"
-}
-
 // copyExtended adds a copy in under names that nothing else has.
 func (g *generator) copyExtended() {
 	g.send("C S copy")
@@ -352,31 +336,23 @@ func (g *generator) copyExtended() {
 
 // copyData adds the data of a copy in, good or bad, up to its end.
 func (g *generator) copyData() {
-	end := g.pick("c", "c", "c", `f "no more"`)
 	for range g.r.IntN(4) {
 		if !g.orderly && g.one(6) {
 			g.send("H")
 		}
 		if !g.orderly && g.one(6) {
-			// copy.wire: a failed copy with a Sync in it and requests behind it.
 			g.send("S")
-			end += "\nS"
 		}
 		g.send("d %q", fmt.Sprintf(g.pick("%d\tc\n", "%d\tc\n", "%d\tc\n", "%d\n", "no%d\tc\n"), g.r.IntN(20)))
 	}
-	for _, m := range strings.Split(end, "\n") {
-		g.send("%s", m)
-	}
+	g.send("%s", g.pick("c", "c", "c", `f "no more"`))
 }
 
 // disorder adds what doesn't belong there.
 func (g *generator) disorder() {
 	switch g.r.IntN(8) {
 	case 0:
-		g.send("E nobody")
-		if g.s.Untagged != "" {
-			g.send("E %s", g.pick("-", "p"))
-		}
+		g.send("E %s", g.pick("nobody", "p"))
 	case 1:
 		g.send("D %s %s", g.pick("S", "P"), g.pick("-", "a", "p", "nobody"))
 	case 2:
@@ -384,15 +360,13 @@ func (g *generator) disorder() {
 	case 3:
 		g.send("%s", g.pick(`d "stray"`, "c", `f "stray"`))
 	case 4:
-		if g.s.Untagged != "" {
-			g.send("P %s %q", g.pick("-", "b"), "SELECT 1; SELECT 2") // statements.wire: a name that keeps its meaning
-		}
+		g.send("P %s %q", g.pick("-", "b"), "SELECT 1; SELECT 2")
 	case 5:
 		g.send("S")
 	case 6:
 		g.send("frame B 00 %s", g.pick("", "00", "61 00 0000", "00 0000 0001 00000001"))
 	case 7:
-		if g.version >= 18 {
+		if g.version >= 18 && g.s.Untagged == "" {
 			g.send("S") // as for a Query, in segment
 		}
 		if g.s.Untagged != "" {

@@ -1,0 +1,120 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/queue"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// guardQuery takes a Query: it splits the text, claims what it says of the
+// tag, and puts checks into it.
+func (s *session) guardQuery(body []byte) error {
+	text, rest, ok := wire.CString(body)
+	if !ok || len(rest) > 0 {
+		s.endSegment()
+		return s.sendQuery(body, queue.Entry{Kind: queue.Query}) // PostgreSQL refuses it: 08P01
+	}
+	skipping, err := s.beforeWhole()
+	if err != nil {
+		return err
+	}
+	if skipping {
+		return s.sendQuery(body, queue.Entry{Kind: queue.Query})
+	}
+	if s.segment.open && bytes.IndexByte(text, '\\') >= 0 {
+		// What a backslash means can have changed since the last ReadyForQuery.
+		return s.refuseText(text, sqlrewrite.ErrUncertain)
+	}
+	options := s.options()
+	stmts, err := sqlrewrite.Split(s.stmts[:0], text, options)
+	s.stmts = stmts[:0]
+	if err != nil {
+		return s.refuseText(text, err)
+	}
+	m := s.meaningOf(text, stmts, options)
+	refused := s.unfenceable(stmts, len(m.settings) > 0)
+	if refused == nil {
+		refused = s.admit(m)
+	}
+	if refused != nil {
+		return s.refuseMessage(wire.Query, refused)
+	}
+	return s.sendGuarded(text, stmts, len(m.settings) > 0 || s.segment.tagged)
+}
+
+// sendGuarded sends a text that was admitted, with its checks.
+func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged bool) error {
+	// Nothing can be added to an empty text without changing its answer, nor to
+	// a statement that needs a block, beside which another makes one.
+	alone := len(stmts) == 0 || len(stmts) == 1 && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
+	if alone && s.segment.executed && s.txn.needsLate() {
+		if err := s.inject(s.txn.late(), queue.Late); err != nil {
+			return err
+		}
+		s.txn.checked = true
+	}
+	var p plan
+	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
+	if len(stmts) != 1 || stmts[0].Flags&unmixed == 0 || s.txn.block != blockNone || s.hasTag() && stmts[0].Class != sqlrewrite.Discard {
+		p = planQuery(&s.txn, s.checks(), stmts, len(text))
+	}
+	s.count(p.purposes)
+	e := queue.Entry{Kind: queue.Query, Plan: p.purposes, Tagged: tagged}
+	e.Ends = uint8(s.txn.sync())
+	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
+	if p.insertions != nil {
+		original := append([]byte(nil), text...)
+		e.Shift = func(pos int) int { return sqlrewrite.OriginalPosition(p.insertions, original, pos) }
+		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
+	}
+	s.endSegment()
+	if err := s.sendQuery(append(text[:len(text):len(text)], 0), e); err != nil {
+		return err
+	}
+	s.dropped(stmts)
+	if p.lateCommit {
+		return s.finishCommit()
+	}
+	return nil
+}
+
+// dropped notes that the proxy's own prepared statements may be gone.
+func (s *session) dropped(stmts []sqlrewrite.Statement) {
+	for _, st := range stmts {
+		if st.Flags&sqlrewrite.DropsPrepared != 0 {
+			s.dropPrepared()
+			return
+		}
+	}
+}
+
+// dropPrepared notes that no prepared statement may be left.
+func (s *session) dropPrepared() {
+	s.own.generation++
+	clear(s.portals)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names.drop()
+}
+
+// refuseText answers a Query that can't be split. One that PostgreSQL
+// refuses whole gets its own syntax error: it is parsed there and run nowhere.
+func (s *session) refuseText(text []byte, why error) error {
+	e := fencing.Refuse(fencing.CodeNotFenceable, "the text can't be split into statements with certainty: %v", why).With(
+		"", "Send one statement at a time with bound parameters, or set standard_conforming_strings on and client_encoding to UTF8.")
+	if !errors.Is(why, sqlrewrite.ErrUnterminated) && !errors.Is(why, sqlrewrite.ErrUnsafe) {
+		return s.refuseMessage(wire.Query, e)
+	}
+	s.endSegment()
+	var b batch
+	b.add(queue.Close, queue.Raise, wire.AppendClose(b.bytes, 'S', "")) // as every Query does
+	b.add(queue.Close, queue.Raise, wire.AppendClose(b.bytes, 'S', raiseName))
+	b.add(queue.Parse, queue.Examine, wire.AppendParse(b.bytes, raiseName, string(text)))
+	b.raise(e)
+	b.add(queue.Sync, queue.Client, wire.AppendSync(b.bytes))
+	return s.send(&b)
+}

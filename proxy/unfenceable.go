@@ -1,0 +1,72 @@
+package proxy
+
+import (
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+)
+
+// hasTag reports whether the session may have a tag at this point, or get one
+// back when the open transaction fails.
+func (s *session) hasTag() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := &s.mirror
+	return s.refused != nil || m.unsure || m.now != values{} || m.open && m.base != values{}
+}
+
+// unfenceable refuses statements that can't be made atomic with the check.
+// tagging tells that they set a tag first.
+func (s *session) unfenceable(stmts []sqlrewrite.Statement, tagging bool) *fencing.Error {
+	tagged, failed := tagging || s.hasTag(), s.txn.block == blockFailed
+	for _, st := range stmts {
+		if tagged && !failed || s.lockedBefore(st.Class) {
+			if e := s.unfenceableOne(st.Class, st.Flags); e != nil {
+				return e
+			}
+		}
+		switch st.Class {
+		case sqlrewrite.Commit, sqlrewrite.Rollback, sqlrewrite.RollbackTo:
+			failed = false
+		}
+	}
+	return nil
+}
+
+// lockedBefore reports whether a statement is a PREPARE TRANSACTION after the
+// tag was taken off in the transaction: it may hold a mark still.
+func (s *session) lockedBefore(class sqlrewrite.Class) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return class == sqlrewrite.Prepare2PC && s.mirror.open && s.txn.held
+}
+
+func (s *session) unfenceableOne(class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
+	switch {
+	case class == sqlrewrite.Prepare2PC:
+		return fencing.Refuse(fencing.CodeNotFenceable, "PREPARE TRANSACTION in a tagged session").With(
+			"A prepared transaction would hold the mark with no session that a higher claim could end.",
+			"Use COMMIT, or RESET fence.key and fence.token before the transaction.")
+	case flags&sqlrewrite.NotInBlock != 0 && class != sqlrewrite.Discard && s.txn.block != blockOpen:
+		return fencing.Refuse(fencing.CodeNotFenceable, "the statement can't run in a transaction, so no check can be made atomic with it").With(
+			"", "Run it in an untagged session.")
+	}
+	return nil
+}
+
+func tooLong(n int) *fencing.Error {
+	return fencing.Refuse(fencing.CodeNotFenceable, "a statement text of %d bytes in a tagged session is over the limit of %d", n, maxText).With(
+		"", "Send large values as bound parameters or with COPY.")
+}
+
+// unfenceableExecute refuses what can't be made atomic with the check in the
+// extended protocol.
+func (s *session) unfenceableExecute(st statement) *fencing.Error {
+	if s.txn.block == blockFailed || !s.hasTag() && !s.lockedBefore(st.class) {
+		return nil
+	}
+	if st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen {
+		return fencing.Refuse(fencing.CodeNotFenceable, "CALL and DO may commit in the middle, so no check can be made atomic with them").With(
+			"", "Run it between BEGIN and COMMIT.")
+	}
+	return s.unfenceableOne(st.class, st.flags)
+}
