@@ -3,20 +3,50 @@ package fencing
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Superseded returns an *Error with CodeStale if a token of tag is below the
-// mark of its key in database, and nil if none is. Any other error means that
-// it can't be told.
+// mark of its key in database, also if a claim that is under way raises the mark
+// above it before ctx ends, and nil if none is. Any other error means that it
+// can't be told.
 func (c *Claimer) Superseded(ctx context.Context, database string, tag Tag) error {
-	for _, p := range tag {
-		m, _, err := c.Store.mark(ctx, database, p.Key)
+	for {
+		// In this order: a claim that isn't under way any more has its mark.
+		claiming, err := c.Store.claiming(ctx, database)
 		if err != nil {
-			return fmt.Errorf("look at the mark of %s: %w", p.Key, err)
+			return fmt.Errorf("look for claims: %w", err)
 		}
-		if m.Comparable && m.Token > p.Token {
-			return stale(p, m)
+		for _, p := range tag {
+			m, _, err := c.Store.mark(ctx, database, p.Key)
+			if err != nil {
+				return fmt.Errorf("look at the mark of %s: %w", p.Key, err)
+			}
+			if m.Comparable && m.Token > p.Token {
+				return stale(p, m)
+			}
+		}
+		if !claiming {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchEvery):
 		}
 	}
-	return nil
+}
+
+// claiming reports whether a claim of any proxy is under way in database.
+func (s *Store) claiming(ctx context.Context, database string) (busy bool, err error) {
+	p, err := s.of(database)
+	if err != nil {
+		return false, err
+	}
+	const query = `
+		SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = $1 AND state <> 'idle'
+				AND has_function_privilege(usesysid, $2, 'EXECUTE'))`
+	err = p.watch.QueryRow(ctx, query, ClaimApplication, claimSignature).Scan(&busy)
+	return busy, err
 }

@@ -51,7 +51,9 @@ func (s *session) claimMirror() *fencing.Error {
 	if incomplete {
 		tag = nil
 	}
-	if refused := s.claimAs(tag, err); refused != nil {
+	refused := s.claimAs(tag, err)
+	s.claimEnded()
+	if refused != nil {
 		if s.refused == nil || s.refused.retry {
 			s.refused = &refusal{err: refused, retry: true, names: allSettings}
 		}
@@ -70,6 +72,9 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 	if malformed != nil {
 		return asRefusal(malformed)
 	}
+	s.mu.Lock()
+	s.coming = tag
+	s.mu.Unlock()
 	s.srv.retag(s, tag)
 	if len(tag) == 0 {
 		return nil
@@ -140,6 +145,7 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 		return nil
 	default:
 		s.srv.retag(s, before)
+		s.claimEnded()
 		s.refuse(refused, settings)
 		return refused
 	}
@@ -154,6 +160,14 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 func (s *session) follow(m mirror) {
 	s.mu.Lock()
 	s.mirror = m
+	s.coming = nil
+	s.mu.Unlock()
+}
+
+// claimEnded takes the end of a claim after which the mirror stays as it is.
+func (s *session) claimEnded() {
+	s.mu.Lock()
+	s.coming = nil
 	s.mu.Unlock()
 }
 

@@ -31,7 +31,7 @@ type ending struct {
 func (s *session) evict(key string, why *fencing.Error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.victim != nil || s.backend == nil || s.mirror.lost(key) {
+	if s.over || s.victim != nil || s.backend == nil || s.coming.Token(key) == 0 && s.mirror.lost(key) {
 		return false
 	}
 	s.victim = why
@@ -60,12 +60,10 @@ func (s *session) fatal(r wire.Report, body []byte) error {
 	return io.EOF
 }
 
-// How long to wait for the mark of a claim that ended the backend: the claim
-// goes on as soon as the backend's locks are gone.
-const (
-	evictedWait = time.Second
-	evictedPoll = 20 * time.Millisecond
-)
+// evictedWait is how long to wait for the mark of a claim that is under way:
+// the one that ended the backend goes on as soon as the backend's locks are
+// gone.
+const evictedWait = time.Second
 
 // evictedFrom says whether a FATAL was a claim's doing.
 func (s *session) evictedFrom(r wire.Report) *fencing.Error {
@@ -76,23 +74,19 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 		return victim
 	}
 	tag := s.listedTag()
+	if len(tag) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(s.srv.ctx, evictedWait)
 	defer cancel()
-	for len(tag) > 0 {
-		err := s.claims().Superseded(ctx, s.database, tag)
-		var stale *fencing.Error
-		if errors.As(err, &stale) && stale.Code == fencing.CodeStale {
-			s.srv.Metrics.Evictions.WithLabelValues("terminated").Inc()
-			return fencing.Refuse(fencing.CodeEvicted, "the session was ended by the claim of a higher token (%s)", stale.Message).
-				With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(evictedPoll):
-		}
+	err := s.claims().Superseded(ctx, s.database, tag)
+	var stale *fencing.Error
+	if !errors.As(err, &stale) || stale.Code != fencing.CodeStale {
+		return nil
 	}
-	return nil
+	s.srv.Metrics.Evictions.WithLabelValues("terminated").Inc()
+	return fencing.Refuse(fencing.CodeEvicted, "the session was ended by the claim of a higher token (%s)", stale.Message).
+		With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
 }
 
 func (s *session) listedTag() fencing.Tag {

@@ -24,8 +24,8 @@ type Claims interface {
 	// why not with a *fencing.Error.
 	Claim(ctx context.Context, database string, p fencing.Pair) error
 	// Superseded returns a *fencing.Error with CodeStale if a token of the tag
-	// is below its mark, nil if none is, and another error if that can't be
-	// told.
+	// is below its mark, or gets below it by a claim that is under way, before
+	// ctx ends; nil if none is, and another error if that can't be told.
 	Superseded(ctx context.Context, database string, tag fencing.Tag) error
 }
 

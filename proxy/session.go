@@ -67,6 +67,7 @@ type session struct {
 	captured   []string
 	missed     *wire.Report // the error of a readback, until the client has heard it
 	mirror     mirror
+	coming     fencing.Tag // what a claim under way will add to the mirror
 	names      names
 	params     sqlrewrite.Options
 	confirm    int                     // generation of the proxy's own statements known to exist

@@ -126,17 +126,22 @@ func (n *names) decide(number int) {
 }
 
 // drop takes a DISCARD ALL or DEALLOCATE that is about to be sent: what is left
-// then is unknown.
+// then is unknown, and a PREPARE may give a name another meaning. The unnamed
+// statement stays, and no PREPARE can make one.
 func (n *names) drop() {
 	for name, st := range n.prepared {
-		if st = st.unsure(); st.flags == 0 {
+		switch unsure := st.unsure(); {
+		case name == "":
+		case unsure.flags == 0:
 			delete(n.prepared, name)
-		} else {
-			n.prepared[name] = st
+		default:
+			n.prepared[name] = unsure
 		}
 	}
 	for i := range n.changes {
-		n.changes[i].to = n.changes[i].to.unsure()
+		if c := &n.changes[i]; c.name != "" {
+			c.to = c.to.unsure()
+		}
 	}
 }
 

@@ -90,6 +90,22 @@ func TestNames_Stands(t *testing.T) {
 	}
 }
 
+// DISCARD ALL and DEALLOCATE ALL leave the unnamed statement.
+func TestNames_Unnamed(t *testing.T) {
+	var n names
+	n.confirm(n.parse(nil, known(sqlrewrite.Commit), 0))
+	n.drop()
+	if got, _ := n.stands(nil, 1); !got.known {
+		t.Error("the unnamed statement went with the others")
+	}
+	last := n.parse(nil, known(sqlrewrite.Begin), 0)
+	n.drop()
+	n.confirm(last)
+	if got, _ := n.stands(nil, 1); got.class != sqlrewrite.Begin {
+		t.Errorf("got %+v, want the last one", got)
+	}
+}
+
 // PostgreSQL cuts names.
 func TestNames_Long(t *testing.T) {
 	var n names
