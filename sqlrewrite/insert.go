@@ -1,6 +1,9 @@
 package sqlrewrite
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // An Insertion is text to put in before byte At of an original.
 type Insertion struct {
@@ -23,11 +26,19 @@ func Insert(dst, text []byte, ins []Insertion) []byte {
 // OriginalPosition maps the position of an ErrorResponse, in characters of the
 // text that Insert made and counted from 1, to one in text, the original. It
 // returns 0 for a position inside an insertion, which the client never wrote.
-// One behind the end is of another text, that of the PREPARE of what an EXECUTE
-// runs, and stays.
+// One behind the end, or in an EXECUTE but not among its arguments, is of
+// another text, that of the PREPARE, and stays.
 //
 // Characters are those of UTF-8, or bytes where text isn't valid UTF-8.
 func OriginalPosition(ins []Insertion, text []byte, pos int) int {
+	own := originalPosition(ins, text, pos)
+	if first, last, ok := arguments(text); ok && (own <= first+1 || own > last) {
+		return pos
+	}
+	return own
+}
+
+func originalPosition(ins []Insertion, text []byte, pos int) int {
 	before, from := 0, 0 // characters and bytes of text passed
 	at := pos - 1        // what is left of pos in text
 	valid := utf8.Valid(text)
@@ -47,6 +58,24 @@ func OriginalPosition(ins []Insertion, text []byte, pos int) int {
 		return pos
 	}
 	return at + 1
+}
+
+// arguments returns the places of the parentheses of an EXECUTE, in characters,
+// if text is one and nothing else.
+func arguments(text []byte) (first, last int, ok bool) {
+	lex := lexer{text: text}
+	if t := lex.next(); t.kind != kindWord || keywordOf(t.in(text)) != kwExecute {
+		return 0, 0, false
+	}
+	for t := lex.next(); t.kind != kindEnd; t = lex.next() {
+		if t.kind == kindSemicolon && lex.next().kind != kindEnd {
+			return 0, 0, false
+		}
+	}
+	valid := utf8.Valid(text)
+	first = characters(text[:max(0, bytes.IndexByte(text, '('))], valid)
+	last = characters(text[:max(0, bytes.LastIndexByte(text, ')'))], valid)
+	return first, last, true
 }
 
 func characters(b []byte, valid bool) int {

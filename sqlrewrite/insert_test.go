@@ -78,6 +78,29 @@ func mark(text string, ins []sqlrewrite.Insertion) (chars []rune, origin []int) 
 	return chars, origin
 }
 
+// TestOriginalPosition_Execute: errors of what was prepared have their place in
+// the text of the PREPARE.
+func TestOriginalPosition_Execute(t *testing.T) {
+	const check = "CHECK;"
+	for _, c := range []struct {
+		text      string
+		pos, want int
+	}{
+		{"EXECUTE p", 10, 10},
+		{"EXECUTE p", 3, 3},
+		{" execute p;", 10, 10},
+		{"EXECUTE p (é, nobody)", len(check) + 15, 15},
+		{"EXECUTE p (é, nobody)", len(check) + 22, len(check) + 22},
+		{"EXECUTE p; SELECT nobody", len(check) + 19, 19},
+		{"UPDATE p", len(check) + 8, 8},
+	} {
+		ins := []sqlrewrite.Insertion{{At: 0, Text: check}}
+		if got := sqlrewrite.OriginalPosition(ins, []byte(c.text), c.pos); got != c.want {
+			t.Errorf("%s: %d: got %d, want %d", c.text, c.pos, got, c.want)
+		}
+	}
+}
+
 // TestOriginalPosition_Bytes: a text in a single-byte encoding has as many
 // characters as bytes.
 func TestOriginalPosition_Bytes(t *testing.T) {
