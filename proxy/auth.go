@@ -139,6 +139,9 @@ func (s *session) askClient(body []byte) (int, error) {
 		return 0, fmt.Errorf("write to client: %w", err)
 	}
 	t, n, err := s.fromClient.Next()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, s.reject("57014", "canceling authentication due to timeout", nil)
+	}
 	if err != nil && !errors.Is(err, wire.ErrLength) {
 		return 0, fmt.Errorf("read authentication answer: %w", err)
 	}
