@@ -8,12 +8,14 @@ PG_VERSIONS  ?=
 # make wire-fuzz N=100000 SEED=1
 N            ?= 2000
 SEED         ?= $(shell date +%s)
+# make clients CLIENTS=psql,pgx
+CLIENTS      ?= all
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The commit goes into the binary where git can be asked for it.
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clean
+.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clients clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -44,6 +46,7 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
+	cd testharness/clients/programs/golang && $(GO) mod tidy -diff && $(GO) vet ./...
 	testharness/imports.sh
 	$(GO) run $(GOLANGCI) run
 	shellcheck testharness/*.sh .ci/run
@@ -63,6 +66,10 @@ wire: ## wire scripts, straight to PostgreSQL and through the proxy, on PG_VERSI
 wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways
 	@testharness/setup.sh go cc postgres
 	FENCEPROXY_WIRE_PIPELINES=$(N) FENCEPROXY_WIRE_SEED=$(SEED) $(GO) test -race -count=1 -timeout 0 -v -run 'TestGenerate$$' ./testharness/wire
+
+clients: ## real drivers, straight and through the proxy; writes docs/clients.md (CLIENTS=pgx,psycopg picks)
+	@testharness/setup.sh go cc postgres clients
+	FENCE_CLIENTS="$(CLIENTS)" $(GO) test -race -count=1 -timeout 30m -v ./testharness/clients
 
 clean: ## what the targets above made
 	rm -rf bin coverage.out

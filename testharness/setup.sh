@@ -116,12 +116,40 @@ need_etcdctl() {
 	has etcdctl || die "missing: etcdctl 3.4 or newer; get it from https://etcd.io and put it on PATH"
 }
 
+# need_clients installs the languages and drivers that make clients plays.
+need_clients() {
+	apt_client python3-psycopg2 '/usr/bin/python3 -c "import psycopg2"'
+	apt_client python3-psycopg '/usr/bin/python3 -c "import psycopg"'
+	apt_client python3-asyncpg '/usr/bin/python3 -c "import asyncpg"'
+	apt_client python3-sqlalchemy '/usr/bin/python3 -c "import sqlalchemy, greenlet"' python3-greenlet
+	apt_client libdbd-pg-perl 'perl -MDBD::Pg -e 1'
+	apt_client ruby-pg 'ruby -rpg -e 1'
+	apt_client php-pgsql 'php -r "exit(in_array(\"pgsql\", PDO::getAvailableDrivers()) ? 0 : 1);"' php-cli
+	apt_client default-jdk-headless 'javac -version'
+	apt_client libpostgresql-jdbc-java 'test -e /usr/share/java/postgresql.jar'
+	apt_client npm 'npm --version' nodejs
+	node="$here/testharness/clients/programs/node"
+	if ! cmp -s "$node/package-lock.json" "$node/node_modules/.fenceproxy-lock"; then
+		echo "setup: installing node-postgres and postgres.js with npm, for make clients" >&2
+		quiet npm ci --prefix "$node" --no-audit --no-fund
+		cp "$node/package-lock.json" "$node/node_modules/.fenceproxy-lock"
+	fi
+}
+
+# apt_client PACKAGE CHECK PACKAGE... installs the packages if the check fails.
+apt_client() {
+	package=$1 check=$2
+	shift 2
+	eval "$check" >/dev/null 2>&1 || install "$package, for make clients" "$package" "$@"
+	eval "$check" >/dev/null 2>&1 || die "missing: what Debian has in $package; this failed: $check"
+}
+
 need_lint() { has shellcheck || install "shellcheck, for make lint" shellcheck; }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint|clients ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | etcdctl | lint) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres, etcdctl or lint" ;;
+	go | cc | postgres | etcdctl | lint | clients) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl, lint or clients" ;;
 	esac
 done

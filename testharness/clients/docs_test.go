@@ -1,0 +1,59 @@
+package clients_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fenceproxy/fenceproxy/testharness/clients"
+)
+
+const page = "../../docs/clients.md"
+
+// recipes are those of all programs as they stand.
+func recipes(t *testing.T) string {
+	t.Helper()
+	got, err := clients.Recipes(clients.All(), func(name string) (string, error) {
+		text, err := os.ReadFile(filepath.Join("programs", name))
+		return string(text), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestRecipes_InDocs: what users copy is what the programs do.
+func TestRecipes_InDocs(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := clients.Section(string(text), "recipes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(recipes(t), got); diff != "" {
+		t.Errorf("docs/clients.md is not what `make clients` writes (-want +got):\n%s", diff)
+	}
+}
+
+// write puts recipes and results into the docs.
+func write(t *testing.T, results []clients.Result) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	for name, section := range map[string]string{"recipes": recipes(t), "results": clients.Table(results)} {
+		if doc, err = clients.Replace(doc, name, section); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(page, []byte(doc), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
