@@ -49,7 +49,7 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 	cd testharness/clients/programs/golang && $(GO) mod tidy -diff && $(GO) vet ./...
 	testharness/imports.sh
 	$(GO) run $(GOLANGCI) run
-	shellcheck testharness/*.sh .ci/run
+	shellcheck -x -P testharness/clients/programs testharness/*.sh testharness/clients/programs/*.sh .ci/run
 
 fuzz: ## each fuzz target for FUZZ_TIME (20s)
 	@testharness/setup.sh go cc

@@ -1,22 +1,14 @@
 package clients
 
-import (
-	"strings"
-)
+import "strings"
 
 // All are the clients, in the order of the table.
 func All() []Client {
 	return []Client{
-		{Name: "psql", Language: "sh", Source: "psql_client.sh", Command: []string{"sh", "psql_client.sh"}, Base: true,
-			Wants:   wants("connect", "prepared", "commit", "rollback", "savepoint", "errors", "copy", "large", "cursor", "block", "cancel", "notify"),
-			Refused: refused(3)},
-		{Name: "pgbench", Language: "sh", Source: "pgbench_client.sh", Command: []string{"sh", "pgbench_client.sh"}, Base: true,
-			Wants: wants("simple", "extended", "prepared-mode", "pipeline-mode"),
-			// pgbench prints messages, which start with the name of their code.
-			Refused: map[string]string{"holder": "ok", "evicted": "evicted", "stale": "stale_token", "unknown": "not_holder"}},
-		{Name: "pg_dump", Language: "sh", Source: "pg_dump_client.sh", Command: []string{"sh", "pg_dump_client.sh"}, Base: true,
-			Wants:   wants("plain", "custom", "directory", "restored"),
-			Refused: map[string]string{"holder": "ok", "evicted": "evicted", "stale": "stale_token stale_token", "unknown": "not_holder not_holder"}},
+		postgres("psql", refused(3),
+			"connect", "prepared", "commit", "rollback", "savepoint", "errors", "copy", "large", "cursor", "block", "cancel", "notify"),
+		postgres("pgbench", named(1), "simple", "extended", "prepared-mode", "pipeline-mode"),
+		postgres("pg_dump", named(2), "plain", "custom", "directory", "restored"), // and pg_restore
 		golang("pgx", "pgx", 3, "copy", "notify", "pipeline", "modes"),
 		golang("lib/pq", "libpq", 3, "copyin", "notify"),
 		gorm(),
@@ -85,6 +77,21 @@ func refused(ways int) map[string]string {
 	}
 }
 
+// named is what must be seen by programs that show messages, which start with
+// the name of their code; of so many of them.
+func named(programs int) map[string]string {
+	each := func(seen string) string { return strings.Repeat(" "+seen, programs)[1:] }
+	return map[string]string{"holder": "ok", "evicted": "evicted", "stale": each("stale_token"), "unknown": each("not_holder")}
+}
+
+// postgres is a program of PostgreSQL's own, with steps of its own.
+func postgres(name string, refused map[string]string, steps ...string) Client {
+	return Client{
+		Name: name, Language: "sh", Source: name + "_client.sh", Recipe: "libpq.sh",
+		Command: []string{"sh", name + "_client.sh"}, Base: true, Wants: wants(steps...), Refused: refused,
+	}
+}
+
 // driver is a driver with the steps that all have and some more.
 func driver(name, language, source string, more ...string) Client {
 	file := source[strings.LastIndex(source, "/")+1:]
@@ -98,7 +105,7 @@ func driver(name, language, source string, more ...string) Client {
 		run = []string{language}
 	}
 	return Client{
-		Name: name, Language: language, Source: source, Command: append(run, file), Refused: refused(3),
+		Name: name, Language: language, Source: source, Recipe: source, Command: append(run, file), Refused: refused(3),
 		Wants: wants(append(more, "connect", "types", "prepared", "commit", "rollback", "savepoint", "errors", "large", "cancel")...),
 	}
 }

@@ -10,7 +10,8 @@ import (
 type Client struct {
 	Name     string
 	Language string   // that the recipe is shown in
-	Source   string   // under programs; holds the recipe
+	Source   string   // under programs
+	Recipe   string   // under programs; holds the recipe
 	Command  []string // that runs it, in Source's folder
 	GoModule bool     // Command is a package of the Go module in programs/golang
 	// Base says that it needs nothing but Go and PostgreSQL, so that `make

@@ -11,7 +11,8 @@ import (
 // TestClients plays the clients that FENCE_CLIENTS names, each straight to
 // PostgreSQL and through the proxy.
 func TestClients(t *testing.T) {
-	picked, err := clients.Select(os.Getenv("FENCE_CLIENTS"))
+	names := os.Getenv("FENCE_CLIENTS")
+	picked, err := clients.Select(names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func TestClients(t *testing.T) {
 	if log := r.proxy.Log(); strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic") {
 		t.Errorf("the proxy's log:\n%s", log)
 	}
-	if len(picked) == len(clients.All()) && !t.Failed() {
+	if names != "" && !t.Failed() {
 		write(t, results)
 	}
 }

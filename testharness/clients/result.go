@@ -55,24 +55,24 @@ func distinct(words string) string {
 // text of a program.
 func Recipes(all []Client, source func(name string) (string, error)) (string, error) {
 	var b strings.Builder
-	names := map[string][]string{} // of the clients with a program
+	names := map[string][]string{} // of the clients with a recipe
 	for _, c := range all {
-		names[c.Source] = append(names[c.Source], c.Name)
+		names[c.Recipe] = append(names[c.Recipe], c.Name)
 	}
 	for _, c := range all {
-		if names[c.Source] == nil {
+		if names[c.Recipe] == nil {
 			continue
 		}
-		text, err := source(c.Source)
+		text, err := source(c.Recipe)
 		if err != nil {
 			return "", err
 		}
 		recipe, err := cut(text)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", c.Source, err)
+			return "", fmt.Errorf("%s: %w", c.Recipe, err)
 		}
-		fmt.Fprintf(&b, "### %s\n\n```%s\n%s\n```\n\n", strings.Join(names[c.Source], ", "), c.Language, recipe)
-		names[c.Source] = nil
+		fmt.Fprintf(&b, "### %s\n\n```%s\n%s\n```\n\n", strings.Join(names[c.Recipe], ", "), c.Language, recipe)
+		names[c.Recipe] = nil
 	}
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }

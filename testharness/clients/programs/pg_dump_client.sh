@@ -1,23 +1,6 @@
 #!/bin/sh
 # pg_dump and pg_restore, played straight and through fenceproxy; see ../doc.go.
-set -eu
-
-# recipe
-# At connect, for every program that uses libpq; see psql. A dump needs no tag,
-# unless it should be refused when the lock was lost; a restore is a write.
-tagged() ( # KEY TOKEN COMMAND…
-	export PGOPTIONS="-c fence.key=$(printf %s "$1" | sed 's/[\\ ]/\\&/g') -c fence.token=$2"
-	shift 2
-	"$@"
-)
-
-# Applications have no rights on schema fence, and marks are not to be restored.
-# Nor can they restore what was granted to the proxy's role on pg_authid, if it
-# was granted in this database: --no-acl leaves all such rights out.
-dump() { pg_dump --exclude-schema=fence --no-acl "$@"; }
-# end
-
-maybe_tagged() { if [ -n "${FENCE_KEY:-}" ]; then tagged "$FENCE_KEY" "$FENCE_TOKEN" "$@"; else "$@"; fi; }
+. ./libpq.sh
 
 # sum is the checksum of a dump in plain text; newer servers' dumps have a line
 # that is random.
@@ -32,7 +15,7 @@ restored() {
 }
 
 play() {
-	pg_dump -V | sed 's/.* (PostgreSQL) \([0-9.]*\).*/version: \1/'
+	version_of pg_dump
 	maybe_tagged psql -Xqo /dev/null <<-'SQL'
 		INSERT INTO item SELECT n, 'row ' || n FROM generate_series(1, 20000) n;
 		CREATE TABLE part (id int REFERENCES item, price numeric(10, 2), made timestamptz, bytes bytea, tags text[]) PARTITION BY RANGE (id);
@@ -58,12 +41,6 @@ play() {
 	rm -rf "$dir"
 }
 
-# word_of is the name of the code that a program ended with, or ok.
-word_of() {
-	word=$("$@" 2>&1 >/dev/null | sed -n 's/.*ERROR:  \([a-z_]*\):.*/\1/p' | head -n 1)
-	echo "${word:-ok}"
-}
-
 # both dumps and restores.
 both() { # TOKEN
 	echo "$(word_of tagged "$FENCE_KEY" "$1" dump) $(word_of tagged "$FENCE_KEY" "$1" pg_restore --data-only -d app "$dir/stale")"
@@ -85,7 +62,7 @@ fence() {
 		head -c 1000000 "$dir/stale"
 		until psql -XAtc "SELECT query FROM pg_stat_activity WHERE wait_event = 'ClientRead' AND state = 'active'" | grep -q 'COPY public.item'; do sleep 0.01; done
 		echo "holder: $holder" >&4
-		read -r lost
+		read -r _
 		tail -c +1000001 "$dir/stale"
 	} >"$dir/half" 2>/dev/null || true
 	wait

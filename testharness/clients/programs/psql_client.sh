@@ -1,22 +1,6 @@
 #!/bin/sh
 # psql, played straight and through fenceproxy; see ../doc.go.
-set -eu
-
-# recipe
-# At connect, for every program that uses libpq. PostgreSQL wants a backslash
-# before each space and backslash. `fenceproxy lock` exports PGOPTIONS itself.
-tagged() ( # KEY TOKEN COMMAND…
-	export PGOPTIONS="-c fence.key=$(printf %s "$1" | sed 's/[\\ ]/\\&/g') -c fence.token=$2"
-	shift 2
-	"$@"
-)
-
-# Later, in SQL; SET LOCAL instead of SET is for this transaction only.
-in_session="SET fence.key = :'key'; SET fence.token = :token;"
-in_transaction="BEGIN; SET LOCAL fence.key = :'key'; SET LOCAL fence.token = :token;"
-# end
-
-maybe_tagged() { if [ -n "${FENCE_KEY:-}" ]; then tagged "$FENCE_KEY" "$FENCE_TOKEN" "$@"; else "$@"; fi; }
+. ./libpq.sh
 
 # script runs the SQL on standard input.
 script() { psql -XqAt -v key="${FENCE_KEY:-}" "$@" -f /dev/fd/3 3<&0 0<&4; }
@@ -28,7 +12,7 @@ code_of() {
 }
 
 play() {
-	psql -V | sed 's/.* (PostgreSQL) \([0-9.]*\).*/version: \1/'
+	version_of psql
 	maybe_tagged script <<-'SQL'
 		SELECT 'connect: ' || current_user;
 		PREPARE get (int, text) AS SELECT 'prepared: ' || string_agg(($1 + n + length($2))::text, ' ') FROM generate_series(0, 2) n;
@@ -77,9 +61,9 @@ cancel() {
 # ways writes with each way to tag: at connect, for the session, for a transaction.
 ways() {
 	insert="INSERT INTO item VALUES (:row, '$3');"
-	echo "$insert" | tagged "$FENCE_KEY" "$1" code_of -v row="$2"
-	echo "$in_session $insert" | code_of -v token="$1" -v row="$(($2 + 1))"
-	echo "$in_transaction $insert COMMIT;" | code_of -v token="$1" -v row="$(($2 + 2))"
+	echo "$(echo "$insert" | tagged "$FENCE_KEY" "$1" code_of -v row="$2")" \
+		"$(echo "$in_session $insert" | code_of -v token="$1" -v row="$(($2 + 1))")" \
+		"$(echo "$in_transaction $insert COMMIT;" | code_of -v token="$1" -v row="$(($2 + 2))")"
 }
 
 fence() {
@@ -88,12 +72,12 @@ fence() {
 		INSERT INTO item VALUES (1, 'holder');
 		\setenv HELD :SQLSTATE
 		\! echo holder: $(echo $HELD | sed s/00000/ok/) $(sh $SELF ways $FENCE_TOKEN 2 holder)
-		\! read lost
+		\! read _
 		INSERT INTO item VALUES (11, 'stale');
 		\echo evicted: :SQLSTATE
 	SQL
-	echo "stale:" $(ways "$FENCE_TOKEN" 12 stale)
-	echo "unknown:" $(ways $((FENCE_TOKEN + 1000000)) 15 stale)
+	echo "stale: $(ways "$FENCE_TOKEN" 12 stale)"
+	echo "unknown: $(ways $((FENCE_TOKEN + 1000000)) 15 stale)"
 }
 
 exec 4<&0
