@@ -15,10 +15,10 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clients clean
+.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clients pg-regress clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: ## install or name everything that the other targets need
 	@testharness/setup.sh go cc postgres etcdctl lint
@@ -70,6 +70,10 @@ wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways
 clients: ## real drivers, straight and through the proxy; writes docs/clients.md (CLIENTS=pgx,psycopg picks)
 	@testharness/setup.sh go cc postgres clients
 	FENCE_CLIENTS="$(CLIENTS)" $(GO) test -race -count=1 -timeout 30m -v ./testharness/clients
+
+pg-regress: build ## PostgreSQL 15's own test suites, straight and through the proxy
+	@testharness/setup.sh cc postgres
+	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_PG_BIN=/usr/lib/postgresql/15/bin $(GO) run ./testharness/pgregress -files "$$files"
 
 clean: ## what the targets above made
 	rm -rf bin coverage.out
