@@ -30,6 +30,8 @@ type Player struct {
 	Where   Where
 	Network string // of PostgreSQL or a proxy, as net.Dial takes it
 	Addr    string
+	// TLS encrypts the sessions that scripts open by their names.
+	TLS bool
 	// Params are names and values in every startup packet, ahead of the
 	// script's own.
 	Params []string
@@ -141,6 +143,23 @@ func (r *performance) encrypt(params []string) error {
 	return nil
 }
 
+// beginTLS asks for TLS and takes the handshake; no trace tells of it.
+func (r *performance) beginTLS() error {
+	r.current.send(packet(codeSSL), false)
+	answer, err := r.current.nextByte()
+	if err != nil || answer.Detail != "S" {
+		return fmt.Errorf("ask for TLS: got %v, %w", answer, err)
+	}
+	config, err := clientTLS(nil)
+	if err != nil {
+		return err
+	}
+	if e := r.current.encrypt(config); e.Detail == tlsRefused {
+		return errors.New("TLS was refused")
+	}
+	return nil
+}
+
 // clientTLS reads what a client wants of TLS: alpn=NAME, a protocol name to
 // agree on, and max=VERSION, the highest version that it speaks. It takes any
 // certificate.
@@ -173,6 +192,11 @@ func (r *performance) on(name string, params []string) error {
 	}
 	if err := r.dial(name); err != nil {
 		return err
+	}
+	if r.TLS {
+		if err := r.beginTLS(); err != nil {
+			return fmt.Errorf("open session %s: %w", name, err)
+		}
 	}
 	r.current.send(startupPacket(version30, r.params(name, params)), false)
 	for {

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -10,12 +11,26 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+	"github.com/fenceproxy/fenceproxy/testharness/wire"
 )
 
 // TestScripts_Secure plays the scripts that speak of TLS and passwords, with a
 // server and a proxy that show certificates of their own.
 func TestScripts_Secure(t *testing.T) {
-	newSecureRig(t, "lane1", "lane2", "lane3").playAll(t, scripts(t, "testdata/secure"))
+	newSecureRig(t, "lane1", "lane2", "lane3").playAll(t, scripts(t, "testdata/secure"), false)
+}
+
+// TestScripts_OverTLS plays the scripts whose sessions begin as usual once
+// more, with TLS on every leg.
+func TestScripts_OverTLS(t *testing.T) {
+	var usual []*wire.Script
+	for _, s := range scripts(t, "testdata") {
+		plain := s.Unix != "" || slices.ContainsFunc(s.Steps, func(step wire.Step) bool { return step.Action == wire.ActDial })
+		if !plain {
+			usual = append(usual, s)
+		}
+	}
+	newSecureRig(t, "lane1", "lane2", "lane3", "lane4").playAll(t, usual, true)
 }
 
 // newSecureRig starts a rig whose server asks each role for its password by

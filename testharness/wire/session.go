@@ -66,11 +66,14 @@ func (s *session) write(conn net.Conn) {
 	}
 }
 
+// tlsRefused is what the event of a handshake says that failed.
+const tlsRefused = "refused"
+
 // encrypt takes the handshake of TLS and tells how it went: the name of the
 // protocol that was agreed on, if the client asked for one, or that the server
 // refused, which ends the session. All that was sent before has been answered.
 func (s *session) encrypt(config *tls.Config) Event {
-	e := Event{Letter: letterTLS, Detail: "refused"}
+	e := Event{Letter: letterTLS, Detail: tlsRefused}
 	conn := tls.Client(s.conn, config)
 	if conn.Handshake() == nil {
 		e.Detail = "agreed"

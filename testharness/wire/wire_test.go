@@ -37,11 +37,11 @@ func scripts(t *testing.T, dir string) []*wire.Script {
 // TestScripts plays every script straight and through the proxy, untagged and
 // tagged: what comes is what the script says and the same to the last byte.
 func TestScripts(t *testing.T) {
-	newRig(t, "lane1", "lane2", "lane3", "lane4").playAll(t, scripts(t, "testdata"))
+	newRig(t, "lane1", "lane2", "lane3", "lane4").playAll(t, scripts(t, "testdata"), false)
 }
 
 // playAll plays scripts on all legs, several at a time.
-func (r *rig) playAll(t *testing.T, all []*wire.Script) {
+func (r *rig) playAll(t *testing.T, all []*wire.Script, overTLS bool) {
 	for _, s := range all {
 		t.Run(s.File+"/"+s.Name, func(t *testing.T) {
 			if s.Alone == "" {
@@ -52,6 +52,7 @@ func (r *rig) playAll(t *testing.T, all []*wire.Script) {
 			var direct wire.Trace
 			for _, leg := range legs {
 				p := r.player(leg, l)
+				p.TLS = overTLS
 				if s.Unix != "" {
 					r.overSocket(p)
 				}
