@@ -45,8 +45,8 @@ var tools = []tool{
 	{"pg_restore parallel", "pg_restore -j 2 -d restored dump"},
 	{"pg_dump restored", "pg_dump restored"},
 	{"pg_dumpall", "pg_dumpall --no-role-passwords --schema-only"},
+	{"oid2name", "oid2name -d tools -q"}, // before vacuumlo, whose temporary table may linger
 	{"vacuumlo", "vacuumlo --verbose tools"},
-	{"oid2name", "oid2name -d tools -q"},
 	{"dropuser", "dropuser --echo tools_user"},
 	{"dropdb", "dropdb --echo restored"},
 	{"dropdb with force", "dropdb --force tools"},
