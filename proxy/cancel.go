@@ -4,15 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
-	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
-
-// cancelTimeout bounds the delivery of a cancel request, and so how long a
-// session can be kept from its next request by it.
-const cancelTimeout = 5 * time.Second
 
 // errCanceled refuses a tag whose claim a cancel request broke off, with
 // PostgreSQL's own words.
@@ -56,9 +51,9 @@ func (s *session) cancel(key []byte) {
 		return
 	}
 	defer s.deliveryEnded()
-	ctx, cancel := context.WithTimeout(s.srv.ctx, cancelTimeout)
+	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.CancelTimeout)
 	defer cancel()
-	conn, err := s.endpoint.connect(ctx, cancelTimeout)
+	conn, err := s.endpoint.connect(ctx, s.srv.CancelTimeout)
 	if err == nil {
 		err = handCancel(ctx, conn, wire.CodeCancel, key)
 	}

@@ -12,9 +12,8 @@ import (
 
 // The bounds of what one cancel request with an unknown key can cause.
 const (
-	maxPeering  = 16 // requests that peers are asked about at the same time
-	maxPeers    = 64 // addresses that are asked about one
-	peerTimeout = cancelTimeout + 2*time.Second
+	maxPeering = 16 // requests that peers are asked about at the same time
+	maxPeers   = 64 // addresses that are asked about one
 )
 
 // cancelAtPeers hands a cancel request to all peers at once, for whichever has
@@ -25,7 +24,7 @@ func (s *Server) cancelAtPeers(key []byte) {
 	if len(s.Peers) == 0 || len(key) < minKeyData || len(key) > maxKeyData {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, peerTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.peerTimeout())
 	defer cancel()
 	select {
 	case s.peering <- struct{}{}:
@@ -40,6 +39,9 @@ func (s *Server) cancelAtPeers(key []byte) {
 	}
 	asked.Wait()
 }
+
+// peerTimeout leaves a peer the time to deliver, after it was found.
+func (s *Server) peerTimeout() time.Duration { return s.CancelTimeout + 2*time.Second }
 
 // peerAddresses resolves the peers' names, each of which may stand for several.
 func (s *Server) peerAddresses(ctx context.Context) []string {
@@ -93,10 +95,10 @@ func (s *Server) dialPeer(ctx context.Context, addr string) (net.Conn, error) {
 		// encryption is against those who listen: the key lets them do no more
 		// than cancel a statement.
 		e.TLS = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
-		if conn, err := e.connect(ctx, peerTimeout); err == nil {
+		if conn, err := e.connect(ctx, s.peerTimeout()); err == nil {
 			return conn, nil
 		}
 		e.TLS = nil
 	}
-	return e.connect(ctx, peerTimeout)
+	return e.connect(ctx, s.peerTimeout())
 }

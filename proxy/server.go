@@ -16,6 +16,8 @@ import (
 const (
 	DefaultLoginTimeout = 30 * time.Second
 	DefaultDialTimeout  = 10 * time.Second
+	// DefaultCancelTimeout bounds the delivery of a cancel request.
+	DefaultCancelTimeout = 5 * time.Second
 )
 
 // Claims carries claims out. *fencing.Claimer is one.
@@ -44,6 +46,9 @@ type Server struct {
 	Metrics      *Metrics
 	LoginTimeout time.Duration // from accept to the end of authentication
 	DialTimeout  time.Duration
+	// CancelTimeout bounds the delivery of a cancel request, and so how long a
+	// session can be kept from its next request by it.
+	CancelTimeout time.Duration
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -69,17 +74,18 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{
 		Upstream: upstream, Claims: claims,
-		Mock:         scram.NewMock(nil, 0),
-		Logger:       slog.New(slog.DiscardHandler),
-		Metrics:      NewMetrics(nil),
-		LoginTimeout: DefaultLoginTimeout,
-		DialTimeout:  DefaultDialTimeout,
-		listeners:    map[net.Listener]struct{}{},
-		sessions:     map[*session]struct{}{},
-		cancels:      map[string]*session{},
-		holders:      map[lock]map[*session]struct{}{},
-		peering:      make(chan struct{}, maxPeering),
-		ctx:          ctx, cancel: cancel,
+		Mock:          scram.NewMock(nil, 0),
+		Logger:        slog.New(slog.DiscardHandler),
+		Metrics:       NewMetrics(nil),
+		LoginTimeout:  DefaultLoginTimeout,
+		DialTimeout:   DefaultDialTimeout,
+		CancelTimeout: DefaultCancelTimeout,
+		listeners:     map[net.Listener]struct{}{},
+		sessions:      map[*session]struct{}{},
+		cancels:       map[string]*session{},
+		holders:       map[lock]map[*session]struct{}{},
+		peering:       make(chan struct{}, maxPeering),
+		ctx:           ctx, cancel: cancel,
 	}
 }
 

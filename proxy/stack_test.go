@@ -85,6 +85,21 @@ func newStackOn(t *testing.T, pg *postgres.Server) *stack {
 // it before it serves.
 func (s *stack) addProxy(upstream string, set ...func(*proxy.Server)) string {
 	s.t.Helper()
+	return s.serve(listen(s.t), upstream, set...)
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// serve is addProxy for clients that come by ln.
+func (s *stack) serve(ln net.Listener, upstream string, set ...func(*proxy.Server)) string {
+	s.t.Helper()
 	store, err := fencing.NewStore(s.pg.DSN("postgres", "postgres"))
 	if err != nil {
 		s.t.Fatal(err)
@@ -94,10 +109,6 @@ func (s *stack) addProxy(upstream string, set ...func(*proxy.Server)) string {
 	claimer.Evictor = server
 	for _, f := range set {
 		f(server)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ln) }()
