@@ -33,47 +33,52 @@ func (s *Server) cancelAtPeers(key []byte) {
 		s.Logger.Warn("cancel request dropped: too many that no session of this proxy has the key of")
 		return
 	}
-	var asked sync.WaitGroup
-	for _, addr := range s.peerAddresses(ctx) {
-		asked.Go(func() { s.askPeer(ctx, addr, key) })
+	asked := peersAsked{addrs: map[string]bool{}}
+	for _, peer := range s.Peers {
+		asked.running.Go(func() { s.askPeers(ctx, &asked, peer, key) })
 	}
-	asked.Wait()
+	asked.running.Wait()
+}
+
+// peersAsked are the addresses that were asked about one cancel request, each
+// once whatever names it has.
+type peersAsked struct {
+	running sync.WaitGroup
+	mu      sync.Mutex
+	addrs   map[string]bool
+}
+
+// add reports whether an address is still to be asked.
+func (p *peersAsked) add(addr string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.addrs[addr] || len(p.addrs) >= maxPeers {
+		return false
+	}
+	p.addrs[addr] = true
+	return true
 }
 
 // peerTimeout leaves a peer the time to deliver, after it was found.
 func (s *Server) peerTimeout() time.Duration { return s.CancelTimeout + 2*time.Second }
 
-// peerAddresses resolves the peers' names, each of which may stand for several.
-func (s *Server) peerAddresses(ctx context.Context) []string {
-	found := make([][]string, len(s.Peers))
-	var resolved sync.WaitGroup
-	for i, peer := range s.Peers {
-		resolved.Go(func() {
-			host, port, err := net.SplitHostPort(peer)
-			var addrs []string
-			if err == nil {
-				addrs, err = net.DefaultResolver.LookupHost(ctx, host)
-			}
-			if err != nil {
-				s.Logger.Warn("look up cancel peer", "peer", peer, "error", err)
-			}
-			for _, addr := range addrs {
-				found[i] = append(found[i], net.JoinHostPort(addr, port))
-			}
-		})
+// askPeers asks what one name stands for, without waiting for other names.
+func (s *Server) askPeers(ctx context.Context, asked *peersAsked, peer string, key []byte) {
+	host, port, err := net.SplitHostPort(peer)
+	var addrs []string
+	if err == nil {
+		addrs, err = net.DefaultResolver.LookupHost(ctx, host)
 	}
-	resolved.Wait()
-	var all []string
-	seen := map[string]bool{}
-	for _, addrs := range found {
-		for _, addr := range addrs {
-			if !seen[addr] && len(all) < maxPeers {
-				seen[addr] = true
-				all = append(all, addr)
-			}
+	if err != nil {
+		s.Logger.Warn("look up cancel peer", "peer", peer, "error", err)
+		return
+	}
+	for _, addr := range addrs {
+		addr = net.JoinHostPort(addr, port)
+		if asked.add(addr) {
+			asked.running.Go(func() { s.askPeer(ctx, addr, key) })
 		}
 	}
-	return all
 }
 
 // askPeer hands a cancel request to one peer: encrypted if this proxy encrypts
