@@ -89,14 +89,11 @@ func splitHosts(config *pgxpool.Config, hostaddrs []string) ([]dsnHost, error) {
 	c := config.ConnConfig
 	ways := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 	var groups [][]*pgconn.FallbackConfig
-	for i := range ways {
-		if i == 0 || ways[i].Host != ways[i-1].Host || ways[i].Port != ways[i-1].Port {
+	for i, way := range ways {
+		if i == 0 || !alternative(groups[len(groups)-1], way) {
 			groups = append(groups, nil)
 		}
-		groups[len(groups)-1] = append(groups[len(groups)-1], ways[i])
-	}
-	if n := len(hostaddrs); n > 1 && len(groups) == 1 && len(ways)%n == 0 {
-		groups = slices.Collect(slices.Chunk(ways, len(ways)/n)) // one name, several addresses
+		groups[len(groups)-1] = append(groups[len(groups)-1], way)
 	}
 	if len(hostaddrs) > 0 && len(hostaddrs) != len(groups) {
 		return nil, errors.New("as many names in host as addresses in hostaddr are expected")
@@ -110,6 +107,17 @@ func splitHosts(config *pgxpool.Config, hostaddrs []string) ([]dsnHost, error) {
 		hosts = append(hosts, oneHost(config, group, addr, len(groups) > 1))
 	}
 	return hosts, nil
+}
+
+// alternative reports whether way is another way to the server of a group: no
+// sslmode tries the same one twice, so a repetition is a server of its own.
+func alternative(group []*pgconn.FallbackConfig, way *pgconn.FallbackConfig) bool {
+	for _, had := range group {
+		if had.Host != way.Host || had.Port != way.Port || (had.TLSConfig == nil) == (way.TLSConfig == nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // oneHost is the configuration of one server; hostaddr "" is its name's.
