@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,6 +168,7 @@ func TestSession_ReadbackFails(t *testing.T) {
 	s.holders.hold("k", 1)
 	const canceled = "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = 'canceled'; END $$\x00"
 	var broken atomic.Bool
+	var changed atomic.Int32
 	ln := listen(t)
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -179,8 +179,10 @@ func TestSession_ReadbackFails(t *testing.T) {
 			}
 			running.Go(func() {
 				tamper(conn, s.pg.Addr(), func(kind byte, body []byte) []byte {
-					if broken.Load() && kind == wire.Query && strings.HasPrefix(string(body), "SELECT pg_catalog.current_setting(") {
-						return []byte(canceled)
+					name, _, _ := wire.CString(body)
+					if broken.Load() && kind == wire.Parse && string(name) == "fenceproxy.readback" {
+						changed.Add(1)
+						return append(append([]byte(nil), name...), "\x00"+canceled+"\x00\x00"...)
 					}
 					return body
 				})
@@ -221,6 +223,9 @@ func TestSession_ReadbackFails(t *testing.T) {
 				}
 			})
 		}
+	}
+	if changed.Load() == 0 {
+		t.Error("there was no readback that could fail")
 	}
 	if got := s.count("v = 'unclaimed'"); got != 0 {
 		t.Errorf("%d rows were written after a readback that failed", got)
