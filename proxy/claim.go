@@ -194,8 +194,12 @@ func (s *session) settle() error {
 	s.unread = nil
 	s.mu.Lock()
 	if s.queue.Len() == 0 {
-		s.txn = txn{guess: true, held: s.txn.held && s.status != wire.StatusIdle}
-		s.txn.learn(blockOf(s.status), s.checked, s.ran)
+		if s.implicitLocked() {
+			s.txn, s.segment.unknown = txn{block: blockUnknown, uncovered: true, ran: true, held: true}, true
+		} else {
+			s.txn = txn{guess: true, held: s.txn.held && s.status != wire.StatusIdle}
+			s.txn.learn(blockOf(s.status), s.checked, s.ran)
+		}
 		if s.failed || s.queue.Skipping() || s.txn.block == blockNone {
 			clear(s.portals)
 		}
@@ -208,7 +212,7 @@ func (s *session) settle() error {
 		s.own.generation++
 		s.forgotten = false
 	}
-	unsure := s.mirror.unsure && s.txn.block != blockFailed && s.queue.Len() == 0
+	unsure := s.mirror.unsure && s.txn.block != blockFailed && s.queue.Len() == 0 && !s.implicitLocked()
 	s.mu.Unlock()
 	if unsure {
 		return s.readback()

@@ -11,13 +11,14 @@ import (
 type reopening struct {
 	segment segment
 	txn     txn
+	midway  bool
 	valid   bool
 }
 
 // synced takes note of a Sync that is about to end the segment.
 func (s *session) synced() {
 	if s.segment.open {
-		s.reopening = reopening{segment: s.segment, txn: s.txn, valid: true}
+		s.reopening = reopening{segment: s.segment, txn: s.txn, midway: s.midway, valid: true}
 	}
 }
 
@@ -25,7 +26,7 @@ func (s *session) synced() {
 // Syncs that were sent last.
 func (s *session) reopen() {
 	if r := s.reopening; r.valid {
-		s.segment, s.txn = r.segment, r.txn
+		s.segment, s.txn, s.midway = r.segment, r.txn, r.midway
 	}
 	s.reopening = reopening{}
 }

@@ -184,6 +184,7 @@ func (s *session) guardSync() error {
 	e := queue.Entry{Kind: queue.Sync, Tagged: s.segment.tagged}
 	e.Ends = uint8(s.txn.sync())
 	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
+	s.midway = false
 	s.endSegment()
 	if err := s.relayAs(e); err != nil {
 		return err
@@ -235,6 +236,7 @@ func (s *session) guardFunction() error {
 			return err
 		}
 	}
+	s.sentMidway()
 	s.endSegment()
 	return s.relayAs(queue.Entry{Kind: queue.Function, Checked: s.txn.checked, Ran: s.txn.ran})
 }

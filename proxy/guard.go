@@ -80,9 +80,23 @@ func (s *session) learnLocked() {
 	if s.failed || s.status == wire.StatusIdle {
 		s.portals.endBefore(s.segment.number)
 	}
+	if s.implicitLocked() {
+		s.segment.unknown = true
+	}
 	if s.txn.block == blockUnknown && !s.segment.unknown {
 		s.txn.learn(blockOf(s.status), s.checked, s.ran)
 	}
+}
+
+// implicitLocked reports whether the block that the last ReadyForQuery told of
+// may be one that nobody began: from PostgreSQL 18 on the statements of a
+// segment make one, which a Query in the middle of it leaves open and the Sync
+// commits. The caller holds mu.
+func (s *session) implicitLocked() bool { return s.midway && s.status == wire.StatusBlock }
+
+// sentMidway takes a Query or a call that is about to be sent.
+func (s *session) sentMidway() {
+	s.midway = (s.midway || s.segment.open) && s.txn.block != blockOpen
 }
 
 // refuseMessage answers a message with a refusal that PostgreSQL raises. What

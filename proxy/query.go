@@ -71,6 +71,7 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 		e.Shift = func(pos int) int { return sqlrewrite.OriginalPosition(p.insertions, original, pos) }
 		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
 	}
+	s.sentMidway()
 	s.endSegment()
 	if err := s.sendQuery(append(text[:len(text):len(text)], 0), e); err != nil {
 		return err

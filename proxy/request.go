@@ -124,8 +124,10 @@ func (s *session) track(t byte) {
 		s.segment.open = true
 	case wire.Sync:
 		s.synced()
+		s.midway = false
 		s.endSegment()
 	case wire.Query, wire.FunctionCall:
+		s.sentMidway()
 		s.endSegment()
 	}
 }

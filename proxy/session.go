@@ -43,6 +43,7 @@ type session struct {
 	portals     portals
 	segment     segment
 	reopening   reopening
+	midway      bool // a Query or a call went into an open segment that had no Sync yet: see implicit
 	refused     *refusal
 	unread      *fencing.Error // why the tag could not be read back for the segment at hand
 	own         own
