@@ -146,7 +146,7 @@ func (s *session) execute(st statement) error {
 		s.own.generation++ // it may drop the proxy's own statements
 	}
 	if st.flags&sqlrewrite.DropsPrepared != 0 {
-		s.dropPrepared()
+		s.dropPrepared(st.drops)
 	}
 	return nil
 }

@@ -27,6 +27,9 @@ func (s *session) meaningOf(text []byte, stmts []sqlrewrite.Statement, o sqlrewr
 // describe returns what is to be remembered of a statement.
 func (s *session) describe(text []byte, one sqlrewrite.Statement, o sqlrewrite.Options) statement {
 	st := statement{known: true, class: one.Class, flags: one.Flags}
+	if one.Flags&sqlrewrite.DropsPrepared != 0 {
+		st.drops = dropsName(text[one.Start:one.End])
+	}
 	if one.Flags&sqlrewrite.TouchesTag == 0 {
 		return st
 	}

@@ -66,8 +66,9 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	e := queue.Entry{Kind: queue.Query, Plan: p.purposes, Tagged: tagged}
 	e.Ends = uint8(s.txn.sync())
 	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
+	original := text
 	if p.insertions != nil {
-		original := append([]byte(nil), text...)
+		original = append([]byte(nil), text...)
 		e.Shift = func(pos int) int { return sqlrewrite.OriginalPosition(p.insertions, original, pos) }
 		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
 	}
@@ -76,30 +77,32 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	if err := s.sendQuery(append(text[:len(text):len(text)], 0), e); err != nil {
 		return err
 	}
-	s.dropped(stmts)
+	s.dropped(original, stmts)
 	if p.lateCommit {
 		return s.finishCommit()
 	}
 	return nil
 }
 
-// dropped notes that the proxy's own prepared statements may be gone.
-func (s *session) dropped(stmts []sqlrewrite.Statement) {
+// dropped notes which prepared statements the statements of a text may drop.
+func (s *session) dropped(text []byte, stmts []sqlrewrite.Statement) {
 	for _, st := range stmts {
 		if st.Flags&sqlrewrite.DropsPrepared != 0 {
-			s.dropPrepared()
-			return
+			s.dropPrepared(dropsName(text[st.Start:st.End]))
 		}
 	}
 }
 
-// dropPrepared notes that no prepared statement may be left.
-func (s *session) dropPrepared() {
-	s.own.generation++
-	clear(s.portals)
+// dropPrepared notes that the prepared statement of a name may not be left, or
+// with "" that none may.
+func (s *session) dropPrepared(name string) {
+	if name == "" {
+		s.own.generation++
+		clear(s.portals)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.names.drop()
+	s.names.drop(name)
 }
 
 // refuseText answers a Query that can't be split. One that PostgreSQL

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"strings"
+
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
 
@@ -14,6 +16,9 @@ type statement struct {
 	known bool
 	// empty: the text has no statement in it.
 	empty bool
+	// drops is the one name that a statement drops which drops prepared ones;
+	// "" is all of them.
+	drops string
 	// settings are the effects on the tag, for a statement that touches it.
 	settings []sqlrewrite.Setting
 }
@@ -112,7 +117,7 @@ func (n *names) apply(c change) {
 		n.prepared = map[string]statement{}
 	}
 	if len(n.prepared) >= maxNames {
-		n.drop()
+		n.drop("")
 	}
 	n.prepared[c.name] = c.to
 }
@@ -125,13 +130,14 @@ func (n *names) decide(number int) {
 	}
 }
 
-// drop takes a DISCARD ALL or DEALLOCATE that is about to be sent: what is left
-// then is unknown, and a PREPARE may give a name another meaning. The unnamed
-// statement stays, and no PREPARE can make one.
-func (n *names) drop() {
+// drop takes a DEALLOCATE of a name, or with "" a DISCARD ALL or DEALLOCATE ALL,
+// that is about to be sent: what is left then is unknown, and a PREPARE may give
+// the name another meaning. The unnamed statement stays, and no PREPARE can make
+// one.
+func (n *names) drop(only string) {
 	for name, st := range n.prepared {
 		switch unsure := st.unsure(); {
-		case name == "":
+		case name == "" || only != "" && name != only:
 		case unsure.flags == 0:
 			delete(n.prepared, name)
 		default:
@@ -139,10 +145,32 @@ func (n *names) drop() {
 		}
 	}
 	for i := range n.changes {
-		if c := &n.changes[i]; c.name != "" {
+		if c := &n.changes[i]; c.name != "" && (only == "" || c.name == only) {
 			c.to = c.to.unsure()
 		}
 	}
+}
+
+// dropsName returns the name that a DEALLOCATE names, if it is written plainly:
+// else, as for all that drops every statement, "".
+func dropsName(statement []byte) string {
+	const ascii = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ \t\r\n\f"
+	if strings.Trim(string(statement), ascii) != "" {
+		return ""
+	}
+	words := strings.Fields(string(statement))
+	if len(words) < 2 || !strings.EqualFold(words[0], "deallocate") {
+		return ""
+	}
+	words = words[1:]
+	if len(words) == 2 && strings.EqualFold(words[0], "prepare") {
+		words = words[1:]
+	}
+	name := strings.ToLower(words[0])
+	if len(words) > 1 || name[0] <= '9' || name == "all" {
+		return ""
+	}
+	return cut([]byte(name))
 }
 
 // Portals remembers which statements a session's portals run. It follows the

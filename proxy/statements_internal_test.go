@@ -61,15 +61,23 @@ func TestNames_Stands(t *testing.T) {
 		}, want: reading},
 		{name: "all dropped", do: func(n *names) {
 			n.confirm(n.parse(name, reading, 0))
-			n.drop()
+			n.drop("")
 		}},
 		{name: "all dropped, perhaps not what may commit", do: func(n *names) {
 			n.confirm(n.parse(name, calling, 0))
-			n.drop()
+			n.drop("")
+		}, want: unread()},
+		{name: "another dropped", do: func(n *names) {
+			n.confirm(n.parse(name, reading, 0))
+			n.drop("x")
+		}, want: reading},
+		{name: "it was dropped", do: func(n *names) {
+			n.confirm(n.parse(name, calling, 0))
+			n.drop("s")
 		}, want: unread()},
 		{name: "all dropped while it was under way", do: func(n *names) {
 			last := n.parse(name, calling, 0)
-			n.drop()
+			n.drop("")
 			n.confirm(last)
 		}, want: unread()},
 		{name: "a long name", do: func(n *names) {
@@ -94,15 +102,40 @@ func TestNames_Stands(t *testing.T) {
 func TestNames_Unnamed(t *testing.T) {
 	var n names
 	n.confirm(n.parse(nil, known(sqlrewrite.Commit), 0))
-	n.drop()
+	n.drop("")
 	if got, _ := n.stands(nil, 1); !got.known {
 		t.Error("the unnamed statement went with the others")
 	}
 	last := n.parse(nil, known(sqlrewrite.Begin), 0)
-	n.drop()
+	n.drop("")
 	n.confirm(last)
 	if got, _ := n.stands(nil, 1); got.class != sqlrewrite.Begin {
 		t.Errorf("got %+v, want the last one", got)
+	}
+}
+
+// Only a name that is written plainly is taken for the only one.
+func TestDropsName(t *testing.T) {
+	for text, want := range map[string]string{
+		"DEALLOCATE q":              "q",
+		"deallocate  Prepare\tQ_1":  "q_1",
+		"DEALLOCATE PREPARE":        "prepare",
+		"DEALLOCATE ALL":            "",
+		"DEALLOCATE PREPARE all":    "",
+		"DEALLOCATE":                "",
+		`DEALLOCATE "q"`:            "",
+		"DEALLOCATE q/**/":          "",
+		"DEALLOCATE /*x*/ q":        "",
+		"DEALLOCATE \u00e9":         "",
+		"DEALLOCATE q\u00a0":        "",
+		"DEALLOCATE \u212a":         "",
+		"DEALLOCATE 1":              "",
+		"DISCARD ALL":               "",
+		"DEALLOCATE prepare q more": "",
+	} {
+		if got := dropsName([]byte(text)); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
 	}
 }
 

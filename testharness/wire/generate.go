@@ -172,7 +172,7 @@ func (g *generator) segment() {
 	}
 	// A Query without a Sync before it is another matter from 18 on:
 	// pipelines.wire.
-	if g.orderly || g.version >= 18 && g.s.Untagged == "" || !g.one(4) {
+	if g.orderly || g.version >= 18 || !g.one(4) {
 		g.send("S")
 	}
 }
@@ -366,7 +366,7 @@ func (g *generator) disorder() {
 	case 6:
 		g.send("frame B 00 %s", g.pick("", "00", "61 00 0000", "00 0000 0001 00000001"))
 	case 7:
-		if g.version >= 18 && g.s.Untagged == "" {
+		if g.version >= 18 {
 			g.send("S") // as for a Query, in segment
 		}
 		if g.s.Untagged != "" {
