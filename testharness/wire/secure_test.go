@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -45,6 +46,7 @@ func newSecureRig(t *testing.T, databases ...string) *rig {
 		HBA: []string{
 			"host all clear all password", "host all long all password", "host all md5 all md5", "host all scram all scram-sha-256",
 			"host all hashed all scram-sha-256", "host all nobody all scram-sha-256", "host all nopassword all scram-sha-256", "host all refused all reject",
+			"host all " + strings.Repeat("u", 63) + " all scram-sha-256",
 		},
 	})
 	admin := connect(t, pg.DSN("postgres", "postgres"))
