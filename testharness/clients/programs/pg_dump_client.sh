@@ -17,11 +17,11 @@ restored() {
 play() {
 	version_of pg_dump
 	maybe_tagged psql -Xqo /dev/null <<-'SQL'
-		INSERT INTO item SELECT n, 'row ' || n FROM generate_series(1, 20000) n;
+		INSERT INTO item SELECT n, 'row ' || n FROM generate_series(1, 5000) n;
 		CREATE TABLE part (id int REFERENCES item, price numeric(10, 2), made timestamptz, bytes bytea, tags text[]) PARTITION BY RANGE (id);
-		CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10000);
-		CREATE TABLE part_2 PARTITION OF part FOR VALUES FROM (10000) TO (MAXVALUE);
-		INSERT INTO part SELECT n, n / 7.0, to_timestamp(n), sha256(n::text::bytea), ARRAY[n::text, NULL, 'a,"b\'] FROM generate_series(1, 20000, 7) n;
+		CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (2500);
+		CREATE TABLE part_2 PARTITION OF part FOR VALUES FROM (2500) TO (MAXVALUE);
+		INSERT INTO part SELECT n, n / 7.0, to_timestamp(n), sha256(n::text::bytea), ARRAY[n::text, NULL, 'a,"b\'] FROM generate_series(1, 5000, 7) n;
 		CREATE INDEX ON part (made);
 		CREATE VIEW dear AS SELECT * FROM part WHERE price > 100;
 		CREATE FUNCTION twice(int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN 2 * $1; END $$;
@@ -48,7 +48,7 @@ both() { # TOKEN
 
 fence() {
 	dir=$(mktemp -d)
-	psql -Xqc "INSERT INTO item SELECT n, 'stale' FROM generate_series(1, 200000) n"
+	psql -Xqc "INSERT INTO item SELECT n, 'stale' FROM generate_series(1, 100000) n"
 	dump -Fc -Z0 --data-only -t item -f "$dir/stale"
 	psql -Xqc "UPDATE item SET name = 'holder'; DELETE FROM item WHERE id > 1000"
 	dump -Fc --data-only -t item -f "$dir/holder"
@@ -59,11 +59,11 @@ fence() {
 	mkfifo "$dir/half"
 	word_of tagged "$FENCE_KEY" "$FENCE_TOKEN" pg_restore --data-only -d app <"$dir/half" >"$dir/evicted" &
 	{
-		head -c 1000000 "$dir/stale"
+		head -c 500000 "$dir/stale"
 		until psql -XAtc "SELECT query FROM pg_stat_activity WHERE wait_event = 'ClientRead' AND state = 'active'" | grep -q 'COPY public.item'; do sleep 0.01; done
 		echo "holder: $holder" >&4
 		read -r _
-		tail -c +1000001 "$dir/stale"
+		tail -c +500001 "$dir/stale"
 	} >"$dir/half" 2>/dev/null || true
 	wait
 	echo "evicted: $(cat "$dir/evicted")"

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -64,19 +63,6 @@ func open() *gorm.DB {
 	return steps.Must(openConfig(steps.Must(pgx.ParseConfig(""))))
 }
 
-// codeOf is the SQLSTATE of an error.
-func codeOf(err error) string {
-	var pgErr *pgconn.PgError
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.As(err, &pgErr):
-		return pgErr.Code
-	default:
-		return err.Error()
-	}
-}
-
 func count(db *gorm.DB, name string) (n int64) {
 	steps.Must(0, db.Model(&Item{}).Where("name = ?", name).Count(&n).Error)
 	return n
@@ -118,7 +104,7 @@ func play() {
 		return nil
 	}))
 	steps.Say("savepoint", count(db, "savepoint"))
-	steps.Say("errors", steps.Codes(func(sql string) string { return codeOf(db.Exec(sql).Error) }))
+	steps.Say("errors", steps.Codes(func(sql string) string { return steps.CodeOf(db.Exec(sql).Error) }))
 	many := make([]Item, 100)
 	for i := range many {
 		many[i] = Item{3001 + i, "many"}
@@ -134,7 +120,7 @@ func play() {
 // cancel has the server end a query by a timeout: pgx closes the connection of
 // a context that ended, and shows no code.
 func cancel(db *gorm.DB) string {
-	return codeOf(db.Transaction(func(tx *gorm.DB) error {
+	return steps.CodeOf(db.Transaction(func(tx *gorm.DB) error {
 		steps.Must(0, tx.Exec("SET LOCAL statement_timeout = 100").Error)
 		return tx.Exec("SELECT pg_sleep(60)").Error
 	}))
@@ -144,11 +130,11 @@ func cancel(db *gorm.DB) string {
 func ways(token string, row int, name string) string {
 	tagged := steps.Must(openTagged(key, token))
 	plain := steps.Must(openConfig(steps.Must(pgx.ParseConfig(""))))
-	return codeOf(tagged.Create(&Item{row, name}).Error) + " " +
-		codeOf(taggedTransaction(plain, key, token, func(tx *gorm.DB) error { return tx.Create(&Item{row + 1, name}).Error }))
+	return steps.CodeOf(tagged.Create(&Item{row, name}).Error) + " " +
+		steps.CodeOf(taggedTransaction(plain, key, token, func(tx *gorm.DB) error { return tx.Create(&Item{row + 1, name}).Error }))
 }
 
 func main() {
 	held := open() // its one session stays open
-	steps.Run(play, func(row int, name string) string { return codeOf(held.Create(&Item{row, name}).Error) }, ways)
+	steps.Run(play, func(row int, name string) string { return steps.CodeOf(held.Create(&Item{row, name}).Error) }, ways)
 }

@@ -55,19 +55,6 @@ func open() *sql.DB {
 	return db
 }
 
-// codeOf is the SQLSTATE of an error.
-func codeOf(err error) string {
-	var pqErr *pq.Error
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.As(err, &pqErr):
-		return string(pqErr.Code)
-	default:
-		return err.Error()
-	}
-}
-
 func count(db *sql.DB, name string) (n int) {
 	steps.Must(0, db.QueryRow("SELECT count(*) FROM item WHERE name = $1", name).Scan(&n))
 	return n
@@ -103,7 +90,7 @@ func play() {
 	steps.Say("savepoint", count(db, "savepoint"))
 	steps.Say("errors", steps.Codes(func(sql string) string {
 		_, err := db.Exec(sql)
-		return codeOf(err)
+		return steps.CodeOf(err)
 	}))
 
 	tx = steps.Must(db.Begin())
@@ -151,7 +138,7 @@ func cancel(db *sql.DB) string {
 		steps.Must(0, other.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").Scan(&running))
 	}
 	stop()
-	return codeOf(<-done)
+	return steps.CodeOf(<-done)
 }
 
 func write(db execer, row int, name string) error {
@@ -174,10 +161,10 @@ func ways(token string, row int, name string) string {
 	if inTransaction == nil {
 		inTransaction = errors.Join(write(tx, row+2, name), tx.Commit())
 	}
-	return codeOf(atConnect) + " " + codeOf(inSession) + " " + codeOf(inTransaction)
+	return steps.CodeOf(atConnect) + " " + steps.CodeOf(inSession) + " " + steps.CodeOf(inTransaction)
 }
 
 func main() {
 	held := open() // its one session stays open
-	steps.Run(play, func(row int, name string) string { return codeOf(write(held, row, name)) }, ways)
+	steps.Run(play, func(row int, name string) string { return steps.CodeOf(write(held, row, name)) }, ways)
 }

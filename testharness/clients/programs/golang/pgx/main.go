@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log"
 	"os"
 	"slices"
@@ -52,19 +51,6 @@ func connect() *pgx.Conn {
 	return steps.Must(pgx.Connect(ctx, ""))
 }
 
-// codeOf is the SQLSTATE of an error.
-func codeOf(err error) string {
-	var pgErr *pgconn.PgError
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.As(err, &pgErr):
-		return pgErr.Code
-	default:
-		return err.Error()
-	}
-}
-
 // modes are all of pgx's ways to send a statement.
 var modes = []pgx.QueryExecMode{
 	pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
@@ -108,11 +94,11 @@ func play() {
 	steps.Must(0, nested.Rollback(ctx))
 	steps.Must(0, tx.Commit(ctx))
 	steps.Say("savepoint", count(conn, "savepoint"))
-	steps.Say("errors", steps.Codes(func(sql string) string { return codeOf(exec(conn, sql)) }))
+	steps.Say("errors", steps.Codes(func(sql string) string { return steps.CodeOf(exec(conn, sql)) }))
 	var written []any
 	for i, mode := range modes {
-		written = append(written, codeOf(exec(conn, "INSERT INTO item VALUES ($1, $2)", mode, 31+i, "mode")),
-			codeOf(exec(conn, "INSERT INTO item VALUES ($1, $2)", mode, 31+i, "mode")))
+		written = append(written, steps.CodeOf(exec(conn, "INSERT INTO item VALUES ($1, $2)", mode, 31+i, "mode")),
+			steps.CodeOf(exec(conn, "INSERT INTO item VALUES ($1, $2)", mode, 31+i, "mode")))
 	}
 	steps.Say("modes", written...)
 	bulk(conn)
@@ -159,7 +145,7 @@ func bulk(conn *pgx.Conn) {
 		switch result, err := pipe.GetResults(); result := result.(type) {
 		case *pgconn.ResultReader:
 			if read := result.Read(); read.Err != nil {
-				seen = append(seen, codeOf(read.Err))
+				seen = append(seen, steps.CodeOf(read.Err))
 			} else if len(read.Rows) > 0 {
 				seen = append(seen, string(read.Rows[0][0]))
 			}
@@ -167,7 +153,7 @@ func bulk(conn *pgx.Conn) {
 			syncs++
 		default:
 			if err != nil {
-				seen = append(seen, codeOf(err))
+				seen = append(seen, steps.CodeOf(err))
 			}
 		}
 	}
@@ -182,7 +168,7 @@ func cancel(conn, other *pgx.Conn) string {
 	for one[int](other, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 0 {
 	}
 	steps.Must(0, conn.PgConn().CancelRequest(ctx))
-	return codeOf(<-done)
+	return steps.CodeOf(<-done)
 }
 
 func write(conn *pgx.Conn, row int, name string) error {
@@ -203,7 +189,7 @@ func ways(token string, row int, name string) string {
 		}
 		return write(tx.Conn(), row+2, name)
 	})
-	return codeOf(atConnect) + " " + codeOf(inSession) + " " + codeOf(inTransaction)
+	return steps.CodeOf(atConnect) + " " + steps.CodeOf(inSession) + " " + steps.CodeOf(inTransaction)
 }
 
 func main() {
@@ -212,6 +198,6 @@ func main() {
 		if held == nil {
 			held = steps.Must(connectTagged(key, token))
 		}
-		return codeOf(write(held, row, name))
+		return steps.CodeOf(write(held, row, name))
 	}, ways)
 }

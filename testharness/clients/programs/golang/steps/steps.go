@@ -3,6 +3,7 @@ package steps
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -20,6 +21,19 @@ func Must[T any](value T, err error) T {
 		log.Panic(err)
 	}
 	return value
+}
+
+// CodeOf is the SQLSTATE of an error; the drivers' own errors have it.
+func CodeOf(err error) string {
+	var coded interface{ SQLState() string }
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &coded):
+		return coded.SQLState()
+	default:
+		return err.Error()
+	}
 }
 
 // Version is that of a module which the program was built with.
