@@ -1,9 +1,6 @@
 package sqlrewrite
 
-import (
-	"bytes"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // An Insertion is text to put in before byte At of an original.
 type Insertion struct {
@@ -61,21 +58,38 @@ func originalPosition(ins []Insertion, text []byte, pos int) int {
 }
 
 // arguments returns the places of the parentheses of an EXECUTE, in characters,
-// if text is one and nothing else.
+// if text is one and nothing else. What only begins like one is refused as a
+// whole, with a place of its own.
 func arguments(text []byte) (first, last int, ok bool) {
 	lex := lexer{text: text}
 	if t := lex.next(); t.kind != kindWord || keywordOf(t.in(text)) != kwExecute {
 		return 0, 0, false
 	}
-	for t := lex.next(); t.kind != kindEnd; t = lex.next() {
-		if t.kind == kindSemicolon && lex.next().kind != kindEnd {
-			return 0, 0, false
+	if t := lex.next(); t.kind != kindWord && t.kind != kindQuoted {
+		return 0, 0, false
+	}
+	var from, to int32
+	t := lex.next()
+	if t.kind == kindOpen {
+		from = t.start
+		for depth := 1; depth > 0; {
+			switch t = lex.next(); t.kind {
+			case kindOpen:
+				depth++
+			case kindClose:
+				depth--
+			case kindSemicolon, kindEnd:
+				return 0, 0, false
+			}
 		}
+		to = t.start
+		t = lex.next()
+	}
+	for t.kind == kindSemicolon {
+		t = lex.next()
 	}
 	valid := utf8.Valid(text)
-	first = characters(text[:max(0, bytes.IndexByte(text, '('))], valid)
-	last = characters(text[:max(0, bytes.LastIndexByte(text, ')'))], valid)
-	return first, last, true
+	return characters(text[:from], valid), characters(text[:to], valid), t.kind == kindEnd
 }
 
 func characters(b []byte, valid bool) int {

@@ -92,6 +92,10 @@ func TestOriginalPosition_Execute(t *testing.T) {
 		{"EXECUTE p (é, nobody)", len(check) + 15, 15},
 		{"EXECUTE p (é, nobody)", len(check) + 22, len(check) + 22},
 		{"EXECUTE p; SELECT nobody", len(check) + 19, 19},
+		{"EXECUTE p (f(1), nobody);", len(check) + 18, 18},
+		{"EXECUTE p -- ;\nEXECUTE p", len(check) + 16, 16},
+		{"EXECUTE p (1) p", len(check) + 15, 15},
+		{"EXECUTE p (1", len(check) + 12, 12},
 		{"UPDATE p", len(check) + 8, 8},
 	} {
 		ins := []sqlrewrite.Insertion{{At: 0, Text: check}}
