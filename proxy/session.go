@@ -212,6 +212,9 @@ func (s *session) push(entries ...queue.Entry) error {
 	if s.over || s.victim != nil {
 		return errOver
 	}
+	if s.lost {
+		return nil // nobody would take them off again
+	}
 	for _, e := range entries {
 		if e.Purpose == queue.Client && e.Kind.Ready() {
 			e.Confirms = s.names.last
