@@ -15,7 +15,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clients pg-regress clean
+.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clients pg-regress bench-idle clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -74,6 +74,10 @@ clients: ## real drivers, straight and through the proxy; writes docs/clients.md
 pg-regress: build ## PostgreSQL 15's own test suites, straight and through the proxy
 	@testharness/setup.sh cc postgres
 	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_PG_BIN=/usr/lib/postgresql/15/bin $(GO) run ./testharness/pgregress -files "$$files"
+
+bench-idle: ## what IDLE_SESSIONS (5000) idle sessions cost the proxy
+	@testharness/setup.sh go postgres
+	$(GO) test -run '^$$' -bench Session_Idle -benchtime 1x -timeout 1h -v ./testharness/idle
 
 clean: ## what the targets above made
 	rm -rf bin coverage.out

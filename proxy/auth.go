@@ -44,6 +44,7 @@ func (s *session) authenticate() (ok bool, err error) {
 		case wire.ReadyForQuery:
 			return true, nil
 		case wire.ErrorResponse:
+			s.parted = true
 			if err := s.fromBackend.Forward(s.toClient); err != nil {
 				return false, fmt.Errorf("relay startup: %w", err)
 			}
@@ -139,9 +140,6 @@ func (s *session) askClient(body []byte) (int, error) {
 		return 0, fmt.Errorf("write to client: %w", err)
 	}
 	t, n, err := s.fromClient.Next()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return 0, s.reject("57014", "canceling authentication due to timeout", nil)
-	}
 	if err != nil && !errors.Is(err, wire.ErrLength) {
 		return 0, fmt.Errorf("read authentication answer: %w", err)
 	}

@@ -58,7 +58,7 @@ func (s *session) cancel(key []byte) {
 		err = handCancel(ctx, conn, wire.CodeCancel, key)
 	}
 	if err != nil {
-		s.log.Warn("deliver cancel request", "error", err)
+		s.logger().Warn("deliver cancel request", "error", err)
 	}
 }
 

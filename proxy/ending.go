@@ -54,7 +54,8 @@ func (s *session) fatal(r wire.Report, body []byte) error {
 		s.mu.Unlock()
 		return errEvicted
 	}
-	if err := s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body)); err != nil {
+	s.parted = true
+	if err := s.toClient.WriteMessage(wire.ErrorResponse, body); err != nil {
 		return err
 	}
 	return io.EOF

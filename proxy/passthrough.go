@@ -58,7 +58,7 @@ func (s *session) passThrough(offer []byte) error {
 	defer cancel()
 	credential, err := s.srv.Secrets.Credential(ctx, s.user)
 	if err != nil {
-		s.log.Error("read the secret of a role", "user", s.user, "error", err)
+		s.logger().Error("read the secret of a role", "user", s.user, "error", err)
 		return s.reject("58000", "fenceproxy could not read what it needs to verify passwords: see its log", nil)
 	}
 	server := scram.NewServer(s.user, credential.Secret, s.srv.Mock, s.binding)
@@ -133,7 +133,7 @@ func (s *session) logIn(client *scram.Client, offer []byte) error {
 			return s.reject("08P01", "PostgreSQL sent an unexpected authentication request", nil)
 		}
 	}
-	s.log.Warn("log in with a client's key", "user", s.user, "error", err)
+	s.logger().Warn("log in with a client's key", "user", s.user, "error", err)
 	if errors.Is(err, scram.ErrSecretChanged) {
 		return s.reject("28P01", scram.PasswordFailed(s.user).Message, nil)
 	}
@@ -160,6 +160,7 @@ func (s *session) readAuth() (kind uint32, body []byte, err error) {
 				return 0, nil, fmt.Errorf("relay startup: %w", err)
 			}
 			if t == wire.ErrorResponse {
+				s.parted = true
 				_ = s.toClient.Flush()
 				return 0, nil, errRefused
 			}

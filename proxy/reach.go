@@ -37,7 +37,7 @@ func (s *session) reachChosen(ctx context.Context, packet []byte) error {
 		if err = s.try(ctx, h, packet, len(s.srv.Upstream) == 1); err == nil {
 			return nil
 		}
-		s.log.Info("server not reached", "host", h.Name, "error", err)
+		s.logger().Info("server not reached", "host", h.Name, "error", err)
 	}
 	if h, err = s.srv.choose(ctx, true); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (s *session) replies() {
 	}
 	s.toClient.Flush()
 	if !errors.Is(err, io.EOF) {
-		s.log.Debug("reply pump ended", "error", err)
+		s.logger().Debug("reply pump ended", "error", err)
 	}
 	s.hangUp()
 }
@@ -118,7 +118,7 @@ func (s *session) judgeReply(t byte) (queue.Outcome, error) {
 	}
 	// Nothing of this session is hidden, so all can go on; it can only never
 	// be guarded.
-	s.lost = true
+	s.lost, s.queue = true, queue.Queue{}
 	return queue.Outcome{}, nil
 }
 
@@ -136,7 +136,7 @@ func (s *session) reply(t byte, n int) error {
 	}
 	switch {
 	case err != nil:
-		s.log.Error("replies can't be told apart", "error", err)
+		s.logger().Error("replies can't be told apart", "error", err)
 		return s.desynchronized()
 	case out.Verdict == queue.Hide:
 		err = s.fromBackend.Skip()
@@ -162,6 +162,7 @@ func (s *session) confirms(t byte, out queue.Outcome) {
 // desynchronized ends a guarded session in which a hidden reply might reach
 // the client or a client's reply be hidden.
 func (s *session) desynchronized() error {
+	s.parted = true
 	s.toClient.Write(wire.AppendError(nil, wire.Report{
 		Severity: "FATAL", Code: "08P01",
 		Message: "fenceproxy lost track of the replies of PostgreSQL and ended the session",
@@ -217,7 +218,7 @@ func (s *session) readyReply() error {
 		// At once, so that the client's next request finds the session over.
 		s.over, s.ending = true, &ending{err: s.victim}
 	}
-	if s.draining && s.waiting {
+	if s.draining && s.idle.waiting {
 		s.client.SetReadDeadline(longAgo)
 	}
 	s.mu.Unlock()
@@ -226,7 +227,7 @@ func (s *session) readyReply() error {
 	} else {
 		err = s.fromBackend.Forward(s.toClient)
 	}
-	if err == nil {
+	if caught && err == nil {
 		err = s.toClient.Flush()
 	}
 	s.signal()
@@ -245,8 +246,12 @@ var errEvicted = errors.New("evicted")
 // become the answer to the client's statement, and a position in a rewritten
 // text is mapped back.
 func (s *session) errorReply(n int) error {
-	if n > maxReport {
-		return s.longError()
+	head, err := s.fromBackend.Prefix()
+	if err != nil {
+		return err
+	}
+	if len(head) < n {
+		return s.longError(n, head)
 	}
 	body, err := s.fromBackend.Read(n)
 	if err != nil {
@@ -256,28 +261,13 @@ func (s *session) errorReply(n int) error {
 	if err != nil {
 		return err
 	}
-	if r.Severity == "FATAL" || r.Severity == "PANIC" {
+	if isFatal(r.Severity) {
 		return s.fatal(r, body)
 	}
-	s.mu.Lock()
-	out, err := s.judgeReply(wire.ErrorResponse)
+	out, shift, missed, err := s.judgeError(r)
 	if err != nil {
-		s.mu.Unlock()
 		return s.desynchronized()
 	}
-	var shift func(int) int
-	if out.Entry != nil {
-		shift = out.Entry.Shift
-	}
-	if out.Purpose == queue.LateCommit && isParseError(r.Code) {
-		s.queue.BlameClient() // nothing of the text ran, the COMMIT included
-	}
-	if out.Purpose != queue.Client && r.Code == "26000" {
-		s.forgotten = true
-	}
-	missed := s.missedLocked(out, r)
-	s.mu.Unlock()
-	s.signal()
 	switch {
 	case missed != nil:
 		return s.toClient.Write(wire.AppendError(nil, *missed))
@@ -285,17 +275,14 @@ func (s *session) errorReply(n int) error {
 		return s.toClient.Write(wire.WithoutContext(nil, body))
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
 		s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
-		s.log.Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
+		s.logger().Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
 		return s.toClient.Write(wire.WithoutContext(nil, s.explainMissing(out.Purpose, r, body)))
-	case out.Verdict == queue.Refuse && shift == nil:
-		// Not the check's doing: a cancel, a time-out, a deferred constraint.
-		return s.toClient.Write(wire.WithPosition(nil, wire.ErrorResponse, body, func(int) int { return 0 }))
 	case out.Verdict == queue.Hide:
 		return nil
-	case shift != nil:
-		return s.toClient.Write(wire.WithPosition(nil, wire.ErrorResponse, body, shift))
+	case out.Verdict == queue.Refuse || shift != nil:
+		return s.toClient.Write(wire.WithPosition(nil, wire.ErrorResponse, body, shownAt(shift)))
 	}
-	return s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body))
+	return s.toClient.WriteMessage(wire.ErrorResponse, body)
 }
 
 // inFailedBlock is what PostgreSQL says to what comes after an error in a block
@@ -318,6 +305,67 @@ func (s *session) missedLocked(out queue.Outcome, r wire.Report) *wire.Report {
 	return missed
 }
 
+// longError takes an error that doesn't fit the buffer. It streams, unless its
+// position must be changed.
+func (s *session) longError(n int, head []byte) error {
+	r := wire.ReportHead(head)
+	if isFatal(r.Severity) {
+		s.parted = true
+		if err := s.fromBackend.Forward(s.toClient); err != nil {
+			return err
+		}
+		return io.EOF
+	}
+	out, shift, _, err := s.judgeError(r)
+	switch {
+	case err != nil:
+		return s.desynchronized()
+	case out.Verdict == queue.Hide:
+		return s.fromBackend.Skip()
+	case out.Verdict == queue.Forward && shift == nil, n > maxReport:
+		return s.fromBackend.Forward(s.toClient)
+	}
+	body, err := s.fromBackend.Read(n)
+	if err != nil {
+		return err
+	}
+	return s.toClient.Write(wire.WithPosition(nil, wire.ErrorResponse, body, shownAt(shift)))
+}
+
+// judgeError asks the queue about an error that doesn't end the session, and
+// returns how its position is mapped to the client's text, nil where it stays,
+// and what the client is told instead, nil if it is told this.
+func (s *session) judgeError(r wire.Report) (out queue.Outcome, shift func(int) int, missed *wire.Report, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if out, err = s.judgeReply(wire.ErrorResponse); err != nil {
+		return out, nil, nil, err
+	}
+	if out.Entry != nil {
+		shift = out.Entry.Shift
+	}
+	if out.Purpose == queue.LateCommit && isParseError(r.Code) {
+		s.queue.BlameClient() // nothing of the text ran, the COMMIT included
+	}
+	if out.Purpose != queue.Client && r.Code == "26000" {
+		s.forgotten = true
+	}
+	s.signal()
+	return out, shift, s.missedLocked(out, r), nil
+}
+
+// shownAt is where the client is told that an error is. Without a text of its
+// own to point into it is told nothing: the error is a hidden statement's, yet
+// not the check's doing: a cancel, a time-out, a deferred constraint.
+func shownAt(shift func(int) int) func(int) int {
+	if shift != nil {
+		return shift
+	}
+	return func(int) int { return 0 }
+}
+
+func isFatal(severity string) bool { return severity == "FATAL" || severity == "PANIC" }
+
 // isCheckFailure reports whether an error of a hidden statement is a refusal,
 // or says that the check isn't there.
 func isCheckFailure(code string) bool {
@@ -333,16 +381,4 @@ func isParseError(code string) bool {
 		return !isCheckFailure(code)
 	}
 	return false
-}
-
-// longError passes on an error that is too long to be changed.
-func (s *session) longError() error {
-	s.mu.Lock()
-	_, err := s.judgeReply(wire.ErrorResponse)
-	s.mu.Unlock()
-	s.signal()
-	if err != nil {
-		return s.desynchronized()
-	}
-	return s.fromBackend.Forward(s.toClient)
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 
@@ -16,10 +15,10 @@ const (
 	// in bytes. Longer ones stream through untagged sessions and are refused
 	// in tagged ones.
 	maxText = 16 << 20
-	// maxDue bounds the replies that one session may be owed. PostgreSQL
-	// sends its output buffer of 8 kB when it is full, and a reply has at
-	// least 5 bytes, so a backend that is read never holds back more.
-	maxDue = 4096
+	// maxDue bounds the replies that one session may be owed, and with them
+	// what the proxy remembers of requests; fewDue is where it takes more.
+	maxDue = 512
+	fewDue = maxDue / 2
 )
 
 // errProtocol ends a session whose client broke the framing. The header was
@@ -68,12 +67,7 @@ func (s *session) next() (t byte, n int, err error) {
 		return 0, 0, err
 	}
 	t, n, err = s.fromClient.Next()
-	s.mu.Lock()
-	s.waiting = false
-	if !s.over {
-		s.client.SetReadDeadline(noDeadline)
-	}
-	s.mu.Unlock()
+	s.waited(err == nil)
 	return t, n, err
 }
 
@@ -149,6 +143,10 @@ func (s *session) other(t byte) error {
 func (s *session) room() error {
 	s.mu.Lock()
 	full := s.queue.Len() >= maxDue
+	if full && s.queue.Starving() {
+		s.queue.Fold()
+		full = false // what is due waits for the client
+	}
 	over := s.over || s.victim != nil
 	s.mu.Unlock()
 	if over {
@@ -157,7 +155,8 @@ func (s *session) room() error {
 	if !full {
 		return nil
 	}
-	return s.await(func() bool { return s.queue.Len() < maxDue })
+	// PostgreSQL may hold the replies back until it is asked for them.
+	return s.awaitEarlier(func() bool { return s.lost || s.queue.Len() <= fewDue || s.queue.Starving() })
 }
 
 // relay forwards the announced message after noting the reply it causes.
@@ -213,16 +212,7 @@ func (s *session) sendQuery(body []byte, e queue.Entry) error {
 	if err := s.push(e); err != nil {
 		return err
 	}
-	if err := s.write(header(wire.Query, len(body))); err != nil {
-		return err
-	}
-	return s.write(body)
-}
-
-func header(t byte, body int) []byte {
-	h := [wire.HeaderLen]byte{t}
-	binary.BigEndian.PutUint32(h[1:], uint32(body+4))
-	return h[:]
+	return s.writeMessage(wire.Query, body)
 }
 
 // errHiddenTag ends an untagged session that sends a tag in a text too long
@@ -293,10 +283,7 @@ func (s *session) parse(n int) error {
 	if err := s.push(e); err != nil {
 		return err
 	}
-	if err := s.write(header(wire.Parse, len(body))); err != nil {
-		return err
-	}
-	return s.write(body)
+	return s.writeMessage(wire.Parse, body)
 }
 
 // parseLong takes a Parse that is too long to be held: what it is stays
@@ -386,22 +373,4 @@ func (s *session) broken() error {
 		<-s.replied
 	}
 	return errProtocol
-}
-
-// wait announces that the pump is about to wait for the client. It returns
-// the reason why the session ends instead: the backend is gone, or the server
-// shuts down and nothing is due, no transaction is open and no segment is
-// half sent.
-func (s *session) wait() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over && s.ending == nil {
-		return errBackend
-	}
-	between := s.queue.Len() == 0 && s.status == wire.StatusIdle && !s.segment.open
-	if s.draining && (s.over || between) {
-		return errDrained
-	}
-	s.waiting = true
-	return nil
 }

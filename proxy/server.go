@@ -44,11 +44,18 @@ type Server struct {
 	Mock         *scram.Mock
 	Logger       *slog.Logger
 	Metrics      *Metrics
-	LoginTimeout time.Duration // from accept to the end of authentication
+	LoginTimeout time.Duration // from accept to the first ReadyForQuery
 	DialTimeout  time.Duration
 	// CancelTimeout bounds the delivery of a cancel request, and so how long a
 	// session can be kept from its next request by it.
 	CancelTimeout time.Duration
+	Sockets       Sockets
+
+	// How long a client may ask nothing, outside and inside a transaction; 0
+	// is for ever.
+	ClientIdleTimeout, IdleTransactionTimeout time.Duration
+	// MaxConnections is how many sessions are served at a time; 0 is no limit.
+	MaxConnections int
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -57,6 +64,7 @@ type Server struct {
 	holders   map[lock]map[*session]struct{} // tagged sessions
 	draining  bool
 	nextID    uint64
+	admitted  int // sessions that count towards MaxConnections
 
 	road    road
 	peering chan struct{} // holds a token for each cancel request that peers are asked about
@@ -80,6 +88,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		LoginTimeout:  DefaultLoginTimeout,
 		DialTimeout:   DefaultDialTimeout,
 		CancelTimeout: DefaultCancelTimeout,
+		Sockets:       DefaultSockets(),
 		listeners:     map[net.Listener]struct{}{},
 		sessions:      map[*session]struct{}{},
 		cancels:       map[string]*session{},
@@ -101,6 +110,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.listeners[ln] = struct{}{}
 	s.mu.Unlock()
 	defer ln.Close()
+	defer s.startSweeper()()
 	for {
 		conn, err := ln.Accept()
 		switch {
@@ -125,8 +135,22 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
+// admit counts a session that is about to log in, unless there are too many. A
+// cancel request is none.
+func (s *Server) admit(ses *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.MaxConnections > 0 && s.admitted >= s.MaxConnections {
+		return false
+	}
+	ses.admitted = true
+	s.admitted++
+	return true
+}
+
 // start runs a session for a client; it returns at once.
 func (s *Server) start(conn net.Conn) {
+	s.Sockets.tune(conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nextID++
@@ -141,6 +165,9 @@ func (s *Server) ended(ses *session) {
 	s.mu.Lock()
 	delete(s.sessions, ses)
 	s.forgetKeyLocked(ses)
+	if ses.admitted {
+		s.admitted--
+	}
 	s.mu.Unlock()
 	s.retag(ses, nil)
 	s.wg.Done()
@@ -181,9 +208,24 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.road.close()
 		return nil
 	case <-ctx.Done():
+		s.cutOff(done)
 		_ = s.Close()
 		<-done
 		return ctx.Err()
+	}
+}
+
+// cutOff ends every session, with a last word to those clients that take it
+// within farewellWithin.
+func (s *Server) cutOff(done <-chan struct{}) {
+	s.mu.Lock()
+	for ses := range s.sessions {
+		ses.cutOff()
+	}
+	s.mu.Unlock()
+	select {
+	case <-done:
+	case <-time.After(2 * farewellWithin):
 	}
 }
 

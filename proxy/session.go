@@ -20,13 +20,14 @@ import (
 type session struct {
 	srv       *Server
 	id        uint64
-	log       *slog.Logger
 	client    net.Conn
 	backend   net.Conn
 	host      *Host    // where backend goes, and endpoint the way that it took;
 	endpoint  Endpoint // both set before the cancel key is known
+	admitted  bool     // counts towards the server's limit; guarded by srv.mu
 	cancelKey string
-	binding   []byte // channel-binding data of the certificate that the client was shown
+	deadline  time.Time // of the login
+	binding   []byte    // channel-binding data of the certificate that the client was shown
 	database  string
 	user      string
 
@@ -34,6 +35,7 @@ type session struct {
 	toBackend   *wire.Writer // request pump
 	fromBackend *wire.Reader // reply pump
 	toClient    *wire.Writer // reply pump until replied is closed, then request pump
+	parted      bool         // the client has been sent a FATAL; goes with toClient
 
 	// The request pump's own.
 	tagged      bool // has ever been tagged; never unset
@@ -71,9 +73,11 @@ type session struct {
 	coming     fencing.Tag // what a claim under way will add to the mirror
 	names      names
 	params     sqlrewrite.Options
-	confirm    int                     // generation of the proxy's own statements known to exist
-	draining   bool                    // the session is to end between transactions
-	waiting    bool                    // the request pump waits for the client's next message
+	confirm    int  // generation of the proxy's own statements known to exist
+	draining   bool // the session is to end between transactions
+	cut        bool // the session is to end at once, with a last word
+	opened     bool // the login is done
+	idle       idleness
 	victim     *fencing.Error          // set once: a higher claim ended this session
 	spared     bool                    // the victim's backend was left to answer what it was sent
 	ending     *ending                 // set when the backend is gone and the client is owed an answer
@@ -103,9 +107,6 @@ var (
 	errGone = errors.New("backend went away")
 	// errBackend: the backend ended the session, and the client knows.
 	errBackend = errors.New("PostgreSQL ended the session")
-	// errDrained: the server shuts down and the session was between
-	// transactions.
-	errDrained = errors.New("fenceproxy is shutting down")
 	// errLost: a session whose replies can't be told apart wants to be tagged.
 	errLost error = fencing.Refuse(fencing.CodeNotFenceable, "fenceproxy lost track of the session's replies, so it can't be tagged").
 		With("", "Connect again and tag the new session.")
@@ -114,7 +115,6 @@ var (
 func newSession(srv *Server, client net.Conn, id uint64) *session {
 	return &session{
 		srv: srv, id: id, client: client,
-		log:        srv.Logger.With("session", id),
 		fromClient: wire.NewReader(client),
 		toClient:   wire.NewWriter(client),
 		replied:    make(chan struct{}),
@@ -124,31 +124,40 @@ func newSession(srv *Server, client net.Conn, id uint64) *session {
 	}
 }
 
-// run is the whole life of a session.
+// logger is made for each use: sessions that say nothing keep none.
+func (s *session) logger() *slog.Logger { return s.srv.Logger.With("session", s.id) }
+
+// run is the life of a session up to its login. What follows gets a goroutine
+// of its own, for a handshake leaves a large stack behind.
 func (s *session) run() {
-	defer s.srv.ended(s)
-	defer s.closeClient()
-	s.client.SetDeadline(time.Now().Add(s.srv.LoginTimeout))
-	ok, err := s.startup()
-	if s.backend != nil {
-		defer s.backend.Close()
-	}
-	if err != nil {
-		s.log.Info("session not started", "remote", s.client.RemoteAddr(), "error", err)
-	}
-	if !ok {
+	if !s.login() {
+		s.end()
 		return
 	}
-	s.client.SetDeadline(time.Time{})
+	go s.serve()
+}
+
+// end gives back all that the session has.
+func (s *session) end() {
+	if s.backend != nil {
+		s.backend.Close()
+	}
+	s.closeClient()
+	s.srv.ended(s)
+}
+
+// serve runs a session that has been opened, until its end.
+func (s *session) serve() {
+	defer s.end()
 	s.srv.Metrics.Opened.Inc()
 	s.srv.Metrics.Sessions.Inc()
 	defer s.srv.Metrics.Sessions.Dec()
-	s.log.Info("session started", "user", s.user, "database", s.database, "remote", s.client.RemoteAddr())
+	s.logger().Info("session started", "user", s.user, "database", s.database, "remote", s.client.RemoteAddr())
 
 	go s.replies()
-	err = s.requests()
+	err := s.requests()
 	s.finish(err)
-	s.log.Info("session ended", "reason", reason(err))
+	s.logger().Info("session ended", "reason", reason(err))
 }
 
 func reason(err error) string {
@@ -167,13 +176,14 @@ func (s *session) closeClient() { s.client.Close() }
 // half-close is passed on, and PostgreSQL ends the session when it has
 // answered.
 func (s *session) finish(err error) {
+	var last *lastWord
 	switch {
-	case errors.Is(err, errDrained):
+	case errors.As(err, &last):
 		s.toBackend.Write(wire.AppendTerminate(nil))
 		s.toBackend.Flush()
 		s.backend.Close()
 		<-s.replied
-		s.farewell(wire.Report{Severity: "FATAL", Code: "57P01", Message: "terminating connection: fenceproxy is shutting down"})
+		s.farewell(last.report())
 	case err == nil || errors.Is(err, io.EOF):
 		s.toBackend.Flush()
 		closeWrite(s.backend)
@@ -182,15 +192,24 @@ func (s *session) finish(err error) {
 		s.backend.Close()
 		<-s.replied
 		var refused *fencing.Error
-		if errors.As(err, &refused) {
+		switch {
+		case errors.As(err, &refused):
 			s.farewell(report("FATAL", refused))
+		case s.isCut():
+			s.farewell(errDrained.report())
 		}
 	}
 }
 
-// farewell sends a last FATAL; the reply pump has ended.
+// farewell sends a last FATAL, unless the client has heard one; the reply pump
+// has ended. In the middle of a
+// message the client would take it for a part of that, so it gets none there.
 func (s *session) farewell(r wire.Report) {
-	s.client.SetWriteDeadline(time.Now().Add(time.Second))
+	if s.parted || s.fromBackend != nil && s.fromBackend.Begun() {
+		return
+	}
+	s.parted = true
+	s.client.SetWriteDeadline(time.Now().Add(farewellWithin))
 	s.toClient.Write(wire.AppendError(nil, r))
 	s.toClient.Flush()
 }
@@ -235,6 +254,14 @@ func (s *session) send(b *batch) error {
 // write gathers bytes for the backend. A backend that takes no more is gone.
 func (s *session) write(p []byte) error {
 	if err := s.toBackend.Write(p); err != nil {
+		return s.gone()
+	}
+	return nil
+}
+
+// writeMessage is write of one message.
+func (s *session) writeMessage(t byte, body []byte) error {
+	if err := s.toBackend.WriteMessage(t, body); err != nil {
 		return s.gone()
 	}
 	return nil
@@ -330,25 +357,5 @@ func (s *session) signal() {
 	select {
 	case s.progress <- struct{}{}:
 	default:
-	}
-}
-
-// drain asks the session to end between transactions.
-func (s *session) drain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.draining = true
-	if s.waiting {
-		s.client.SetReadDeadline(longAgo)
-	}
-}
-
-// abort ends the session at once.
-func (s *session) abort() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.client.Close()
-	if s.backend != nil {
-		s.backend.Close()
 	}
 }

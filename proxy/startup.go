@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
@@ -32,10 +31,14 @@ func (s *session) startup() (ok bool, err error) {
 	if s.database == "" {
 		s.database = s.user
 	}
+	if !s.srv.admit(s) {
+		return false, s.bid(errTooMany, nil)
+	}
 	if err := s.reach(packet); err != nil {
 		return false, s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
 	}
-	s.backend.SetDeadline(time.Now().Add(s.srv.LoginTimeout))
+	s.srv.Sockets.tune(s.backend)
+	s.backend.SetDeadline(s.deadline)
 	if ok, err := s.authenticate(); !ok {
 		return false, err
 	}
@@ -45,7 +48,6 @@ func (s *session) startup() (ok bool, err error) {
 	if err := s.open(mentionsFence(params)); err != nil {
 		return false, err
 	}
-	s.backend.SetDeadline(noDeadline)
 	return true, nil
 }
 

@@ -32,6 +32,7 @@ type serveCommand struct {
 	upstream upstreamFlags
 	etcd     etcdFlags
 	tls      clientTLSFlags
+	life     lifetimeFlags
 	authFile string
 	config   string
 
@@ -52,6 +53,7 @@ func newServe(env environment) *cobra.Command {
 	c := &serveCommand{
 		etcd:          etcdFlags{prefix: leases.DefaultPrefix},
 		tls:           newClientTLSFlags(),
+		life:          newLifetimeFlags(),
 		listen:        defaultListen,
 		adminListen:   defaultAdminListen,
 		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
@@ -89,6 +91,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.upstream.add(flags)
 	c.etcd.add(flags)
 	c.tls.add(flags)
+	c.life.add(flags)
 	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
@@ -142,6 +145,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	defer upstream.close()
 	server := upstream.server
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
+	c.life.set(server)
 	upstream.observe(newClaimObserver(logger, registry))
 	if err := preflight(ctx, upstream, authority); err != nil {
 		return err

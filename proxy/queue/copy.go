@@ -78,7 +78,9 @@ func (q *Queue) endCopy(success bool) {
 	q.copying = false
 	if !success {
 		q.told = false
+		q.doubt += q.folded
 	}
+	q.folded = 0
 	for q.count > 1 {
 		switch e := q.at(1); e.Kind {
 		case Sync:
@@ -98,4 +100,29 @@ func (q *Queue) endCopy(success bool) {
 		}
 		q.remove(1)
 	}
+}
+
+// Fold makes room while Starving holds: a server that waits for copy data
+// ignores every Sync, and all but the last are only counted.
+func (q *Queue) Fold() {
+	kept := q.count - 1
+	for ; kept > 0 && q.at(kept).Kind != Sync; kept-- {
+	}
+	for i := 1; i < kept; i++ {
+		if e := q.at(i); e.Kind == Sync {
+			q.folded++
+			q.ready--
+			q.droppedEnds |= e.Ends
+			q.droppedTagged = q.droppedTagged || e.Tagged
+		}
+	}
+	n := 1
+	if kept > 0 {
+		*q.at(1) = *q.at(kept)
+		n = 2
+	}
+	for i := n; i < q.count; i++ {
+		*q.at(i) = Entry{}
+	}
+	q.count = n
 }

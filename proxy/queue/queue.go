@@ -69,8 +69,9 @@ type Queue struct {
 	// doubt counts the Syncs that were dropped because a COPY failed that may
 	// have read them, or not: then their ReadyForQuery comes. told: one has
 	// come since the failure.
-	doubt int
-	told  bool
+	doubt  int
+	told   bool
+	folded int // Syncs that Fold took out of the copy at the head
 
 	last Entry // keeps the popped entry that an Outcome points to
 }
@@ -368,6 +369,9 @@ func (q *Queue) take() Entry {
 	*q.at(0) = Entry{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.count--
+	if q.count == 0 && len(q.ring) > fewEntries {
+		q.ring, q.head = nil, 0 // it would stay as long as the session
+	}
 	if e.Kind.Ready() {
 		q.ready--
 	}
@@ -386,8 +390,11 @@ func (q *Queue) remove(i int) {
 	q.count--
 }
 
+// fewEntries is the size of a ring that an empty queue keeps.
+const fewEntries = 8
+
 func (q *Queue) grow() {
-	size := max(8, 2*len(q.ring))
+	size := max(fewEntries, 2*len(q.ring))
 	ring := make([]Entry, size)
 	for i := range q.count {
 		ring[i] = *q.at(i)

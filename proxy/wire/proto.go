@@ -104,6 +104,26 @@ func ReadReport(body []byte) (Report, error) {
 	return Report{severity, m.Code, m.Message, m.Detail, m.Hint}, nil
 }
 
+// ReportHead reads severity and code from the first bytes of the body of an
+// ErrorResponse or NoticeResponse, where PostgreSQL has them; "" is what it
+// doesn't find.
+func ReportHead(head []byte) (r Report) {
+	for len(head) > 0 && head[0] != 0 {
+		value, rest, ok := CString(head[1:])
+		if !ok {
+			break
+		}
+		switch head[0] {
+		case 'V':
+			r.Severity = string(value)
+		case 'C':
+			r.Code = string(value)
+		}
+		head = rest
+	}
+	return r
+}
+
 // WithoutContext appends to dst the error message with the given body, less
 // the fields that speak of the proxy's own statement: where it failed inside
 // fence.check, and the position in a text that the client never sent.

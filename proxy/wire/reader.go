@@ -7,9 +7,6 @@ import (
 	"io"
 )
 
-// DefaultBuffer is what a Reader and a Writer hold for a socket, in bytes.
-const DefaultBuffer = 8 << 10
-
 // Errors of a Reader.
 var (
 	// ErrLength: a length field is below 4 or above MaxLength.
@@ -23,17 +20,16 @@ var (
 // of the socket cut short, a deadline for example, can be called again and
 // goes on where it stopped; or Skip drops the rest.
 type Reader struct {
-	src   io.Reader
-	buf   []byte
+	source
 	r, w  int    // the unread bytes are buf[r:w]
 	body  int    // bytes of the announced message's body still to come; -1: none is announced
 	begun bool   // its header and maybe some of its body are consumed
 	long  []byte // what Read has gathered of a body that doesn't fit the buffer
 }
 
-// NewReader returns a Reader with a buffer of DefaultBuffer bytes.
+// NewReader returns a Reader that buffers up to DefaultBuffer bytes.
 func NewReader(src io.Reader) *Reader {
-	return &Reader{src: src, buf: make([]byte, DefaultBuffer), body: -1}
+	return &Reader{source: newSource(src), body: -1}
 }
 
 // Next waits for the header of the next message and returns its type and the
@@ -41,6 +37,10 @@ func NewReader(src io.Reader) *Reader {
 // the same. A clean end of the stream between messages is io.EOF; inside a
 // header, io.ErrUnexpectedEOF.
 func (r *Reader) Next() (typ byte, body int, err error) {
+	if r.r == r.w {
+		r.release() // the wait may be long
+		r.r, r.w = 0, 0
+	}
 	if err := r.fill(HeaderLen); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) && r.w == r.r {
 			err = io.EOF
@@ -70,7 +70,7 @@ func (r *Reader) Complete() bool {
 // Prefix returns the first bytes of the announced body without consuming
 // them: the whole body if it fits the buffer, else as much as does.
 func (r *Reader) Prefix() ([]byte, error) {
-	n := min(r.body, len(r.buf)-HeaderLen)
+	n := min(r.body, DefaultBuffer-HeaderLen)
 	if err := r.fill(HeaderLen + n); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (r *Reader) Read(most int) ([]byte, error) {
 	if r.body > most {
 		return nil, ErrTooLarge
 	}
-	if !r.begun && HeaderLen+r.body <= len(r.buf) {
+	if !r.begun && HeaderLen+r.body <= DefaultBuffer {
 		if err := r.fill(HeaderLen + r.body); err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (r *Reader) Read(most int) ([]byte, error) {
 		return body, nil
 	}
 	if !r.begun {
-		r.long = make([]byte, 0, 2*len(r.buf))
+		r.long = make([]byte, 0, 2*DefaultBuffer)
 	}
 	err := r.drain(func(chunk []byte) error {
 		r.long = append(r.long, chunk...)
@@ -136,6 +136,10 @@ func (r *Reader) Inspect(w *Writer, look func(chunk []byte) error) error {
 // consumed to its end.
 func (r *Reader) Announced() bool { return r.body >= 0 }
 
+// Begun reports whether a part of the announced message has been consumed, and
+// not all of it.
+func (r *Reader) Begun() bool { return r.begun }
+
 // Skip consumes the announced message, or what is left of it, and drops it.
 func (r *Reader) Skip() error {
 	r.long = nil
@@ -174,12 +178,12 @@ func (r *Reader) fill(n int) error {
 	}
 	if r.r == r.w {
 		r.r, r.w = 0, 0
-	} else if r.r+n > len(r.buf) {
-		r.w = copy(r.buf, r.buf[r.r:r.w])
+	} else if r.r+n > DefaultBuffer {
+		r.w = copy(r.buf[:], r.buf[r.r:r.w])
 		r.r = 0
 	}
 	for r.w-r.r < n {
-		m, err := r.src.Read(r.buf[r.w:])
+		m, err := r.read(r.w)
 		r.w += m
 		if err != nil && r.w-r.r < n {
 			if errors.Is(err, io.EOF) {
@@ -198,7 +202,12 @@ func (r *Reader) Begins(first byte) bool {
 }
 
 // Rest returns the bytes that were read from the socket and not consumed.
-func (r *Reader) Rest() []byte { return r.buf[r.r:r.w] }
+func (r *Reader) Rest() []byte {
+	if r.r == r.w {
+		return nil
+	}
+	return r.buf[r.r:r.w]
+}
 
 // ReadPacket reads a packet that has no type byte, which is what a connection
 // begins with: a length of four bytes, then a code or version of four, then

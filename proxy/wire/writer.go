@@ -1,46 +1,111 @@
 package wire
 
-import "io"
+import (
+	"encoding/binary"
+	"io"
+	"syscall"
+)
 
-// A Writer gathers messages for one socket and writes them together. The
-// first error sticks: every later call returns it.
+// A Writer gathers messages for one socket and writes them together. It holds
+// a buffer only between the first of them and Flush. The first error sticks:
+// every later call returns it.
 type Writer struct {
-	dst io.Writer
-	buf []byte
-	err error
+	dst  io.Writer
+	raw  syscall.RawConn       // nil: dst is no plain socket
+	give func(fd uintptr) bool // what raw calls whenever the socket may be writable
+	rest []byte                // what the write in flight has yet to write
+	buf  *buffer               // nil while nothing is gathered
+	n    int                   // bytes gathered
+	err  error
 }
 
-// NewWriter returns a Writer with a buffer of DefaultBuffer bytes.
-func NewWriter(dst io.Writer) *Writer {
-	return &Writer{dst: dst, buf: make([]byte, 0, DefaultBuffer)}
-}
+// NewWriter returns a Writer that gathers up to DefaultBuffer bytes.
+func NewWriter(dst io.Writer) *Writer { return &Writer{dst: dst, raw: plain(dst)} }
 
 // Write gathers p, writing to the socket when the buffer is full.
 func (w *Writer) Write(p []byte) error {
 	if w.err != nil {
 		return w.err
 	}
-	if len(w.buf)+len(p) > cap(w.buf) {
-		if err := w.Flush(); err != nil {
-			return err
+	if w.n+len(p) > DefaultBuffer {
+		if w.writeGathered(); w.err != nil {
+			return w.err
 		}
-		if len(p) >= cap(w.buf) {
-			_, w.err = w.dst.Write(p)
+		if len(p) >= DefaultBuffer {
+			w.write(p)
 			return w.err
 		}
 	}
-	w.buf = append(w.buf, p...)
+	if len(p) > 0 {
+		if w.buf == nil {
+			w.buf = takeBuffer()
+		}
+		w.n += copy(w.buf[w.n:], p)
+	}
 	return nil
+}
+
+// WriteMessage gathers a message of the given type.
+func (w *Writer) WriteMessage(t byte, body []byte) error {
+	if w.err == nil && w.n+HeaderLen > DefaultBuffer {
+		w.writeGathered()
+	}
+	if w.err != nil {
+		return w.err
+	}
+	if w.buf == nil {
+		w.buf = takeBuffer()
+	}
+	w.buf[w.n] = t
+	binary.BigEndian.PutUint32(w.buf[w.n+1:], uint32(4+len(body)))
+	w.n += HeaderLen
+	return w.Write(body)
 }
 
 // Flush writes what has been gathered.
 func (w *Writer) Flush() error {
-	if w.err == nil && len(w.buf) > 0 {
-		_, w.err = w.dst.Write(w.buf)
-		w.buf = w.buf[:0]
+	w.writeGathered()
+	if w.buf != nil {
+		giveBuffer(w.buf)
+		w.buf = nil
 	}
 	return w.err
 }
 
 // Empty reports whether nothing waits to be flushed.
-func (w *Writer) Empty() bool { return len(w.buf) == 0 }
+func (w *Writer) Empty() bool { return w.n == 0 }
+
+func (w *Writer) writeGathered() {
+	if w.err == nil && w.n > 0 {
+		n := w.n
+		w.n = 0
+		w.write(w.buf[:n])
+	}
+}
+
+func (w *Writer) write(p []byte) {
+	if w.raw == nil {
+		_, w.err = w.dst.Write(p)
+		return
+	}
+	if w.give == nil {
+		w.give = w.tryWrite
+	}
+	w.rest = p
+	if err := w.raw.Write(w.give); err != nil {
+		w.err = err
+	}
+	w.rest = nil
+}
+
+// tryWrite writes what the socket takes; false waits until it takes more.
+func (w *Writer) tryWrite(fd uintptr) bool {
+	for len(w.rest) > 0 && w.err == nil {
+		n, again, err := rawWrite(fd, w.rest)
+		if again {
+			return false
+		}
+		w.rest, w.err = w.rest[n:], err
+	}
+	return true
+}

@@ -110,3 +110,24 @@ func (f *failingOnce) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+func TestWriter_WriteMessage(t *testing.T) {
+	for _, before := range []int{0, 1, wire.DefaultBuffer - 6, wire.DefaultBuffer - 5, wire.DefaultBuffer - 4, wire.DefaultBuffer} {
+		for _, n := range []int{0, 1, 100, wire.DefaultBuffer - wire.HeaderLen, wire.DefaultBuffer, 3 * wire.DefaultBuffer} {
+			var out counter
+			w := wire.NewWriter(&out)
+			want := bytes.Repeat([]byte("-"), before)
+			w.Write(want)
+			want = append(want, message('Q', n)...)
+			if err := w.WriteMessage('Q', message('Q', n)[wire.HeaderLen:]); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.Bytes(); !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, then a body of %d: got %d bytes, want %d that are the same", before, n, len(got), len(want))
+			}
+		}
+	}
+}

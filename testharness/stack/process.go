@@ -85,6 +85,9 @@ func (p *Process) Log() string {
 	return p.log.String()
 }
 
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Signal sends sig: SIGSTOP and SIGCONT pause and wake the proxy, SIGTERM has
 // it drain.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }

@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
+)
+
+// A lastWord ends a session that has done nothing wrong; the client hears it as
+// a FATAL.
+type lastWord struct{ code, message string }
+
+func (w *lastWord) Error() string { return w.message }
+
+func (w *lastWord) report() wire.Report {
+	return wire.Report{Severity: "FATAL", Code: w.code, Message: w.message}
+}
+
+// The last words, which are PostgreSQL's own where it has them (errcodes.txt,
+// src/backend/tcop/postgres.c).
+var (
+	// errDrained: the server shuts down and the session was between
+	// transactions, or was cut off.
+	errDrained = &lastWord{"57P01", "terminating connection: fenceproxy is shutting down"}
+	// errIdle: the client asked nothing for ClientIdleTimeout.
+	errIdle = &lastWord{"57P05", "terminating connection due to idle-session timeout"}
+	// errIdleTransaction: it asked nothing for IdleTransactionTimeout, with a
+	// transaction open.
+	errIdleTransaction = &lastWord{"25P03", "terminating connection due to idle-in-transaction timeout"}
+	// errLoginTimeout: the client or PostgreSQL took too long to come to an
+	// opened session.
+	errLoginTimeout = &lastWord{"57014", "canceling authentication due to timeout"}
+	// errTooMany: MaxConnections are served already.
+	errTooMany = &lastWord{"53300", "sorry, too many clients already"}
+)
+
+// An idleness is what the sweeper needs to know of a session. It is guarded by
+// the session's mu. A message costs a count: the clock is the sweeper's.
+type idleness struct {
+	waiting bool   // the request pump waits for the client's next message
+	segment bool   // in the middle of a segment
+	turn    uint64 // counts the waits
+
+	// The sweeper's own: the wait that it has seen, and since when it has.
+	seen  uint64
+	since time.Time
+	// expired, once the wait has lasted too long, is why the session ends.
+	expired *lastWord
+}
+
+// login takes the client through the startup within LoginTimeout, and reports
+// whether a session follows.
+func (s *session) login() bool {
+	s.setDeadline(time.Now().Add(s.srv.LoginTimeout))
+	ok, err := s.startup()
+	if s.user != "" && timedOut(err) {
+		last := errLoginTimeout
+		if s.isEnding() {
+			last = errDrained
+		}
+		err = s.bid(last, err)
+	}
+	if err != nil {
+		s.logger().Info("session not started", "remote", s.client.RemoteAddr(), "error", err)
+	}
+	if ok {
+		s.mu.Lock()
+		s.opened = true
+		s.setDeadline(noDeadline)
+		s.mu.Unlock()
+	}
+	return ok
+}
+
+// isEnding reports whether a session that hasn't begun is to end.
+func (s *session) isEnding() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining || s.cut
+}
+
+// setDeadline bounds all that is done on either leg up to t.
+func (s *session) setDeadline(t time.Time) {
+	s.deadline = t
+	s.client.SetDeadline(t)
+	if s.backend != nil {
+		s.backend.SetDeadline(t)
+	}
+}
+
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+}
+
+// bid sends a last word before there is a session, and returns what to log.
+func (s *session) bid(last *lastWord, cause error) error {
+	s.farewell(last.report())
+	if cause != nil {
+		return fmt.Errorf("%w: %w", last, cause)
+	}
+	return last
+}
+
+// wait announces that the pump is about to wait for the client. It returns
+// the reason why the session ends instead: the backend is gone, the client was
+// silent for too long, or the server shuts down and nothing is due, no
+// transaction is open and no segment is half sent.
+func (s *session) wait() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over && s.ending == nil {
+		return errBackend
+	}
+	if s.idle.expired != nil {
+		return s.idle.expired
+	}
+	due := s.lost || s.queue.Len() > 0 || s.segment.open
+	if s.draining && (s.over || !due && s.status == wire.StatusIdle) {
+		return errDrained
+	}
+	s.idle.waiting, s.idle.segment = true, s.segment.open || s.lost
+	s.idle.turn++
+	return nil
+}
+
+// waited takes the end of a wait, whether or not a message came of it.
+func (s *session) waited(came bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle.waiting = false
+	if came {
+		s.idle.expired = nil // just in time
+	}
+	if !s.over && !s.cut {
+		s.client.SetReadDeadline(noDeadline)
+	}
+}
+
+// drain asks the session to end between transactions. A client that has yet to
+// log in doesn't any more.
+func (s *session) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	if s.idle.waiting || !s.opened {
+		s.client.SetReadDeadline(longAgo)
+	}
+}
+
+// sweep ends the session if it has been idle for too long. It is too late by up
+// to two rounds of the sweeper, and never too early.
+func (s *session) sweep(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := &s.idle
+	if !i.waiting || i.expired != nil || !s.over && (s.queue.Len() > 0 || i.segment) {
+		i.seen = 0
+		return
+	}
+	if i.seen != i.turn {
+		i.seen, i.since = i.turn, now
+		return
+	}
+	limit, why := s.srv.ClientIdleTimeout, errIdle
+	if !s.over && s.status != wire.StatusIdle {
+		limit, why = s.srv.IdleTransactionTimeout, errIdleTransaction
+	}
+	if limit > 0 && now.Sub(i.since) >= limit {
+		i.expired = why
+		s.client.SetReadDeadline(longAgo)
+	}
+}
+
+// farewellWithin is how long a client may take to take a last word.
+const farewellWithin = time.Second
+
+// cutOff ends the session at once, but for a last word to the client.
+func (s *session) cutOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = true
+	s.client.SetDeadline(time.Now().Add(farewellWithin))
+	s.client.SetReadDeadline(longAgo)
+	if s.backend != nil {
+		s.backend.Close()
+	}
+}
+
+func (s *session) isCut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cut
+}
+
+// abort ends the session at once.
+func (s *session) abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client.Close()
+	if s.backend != nil {
+		s.backend.Close()
+	}
+}
