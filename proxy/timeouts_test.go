@@ -276,3 +276,19 @@ func cancelRequest(key []byte) []byte {
 	packet := binary.BigEndian.AppendUint32(nil, uint32(8+len(key)))
 	return append(binary.BigEndian.AppendUint32(packet, 80877102), key...)
 }
+
+// A server that can't be reached in time is told of once, though the login has
+// run out of time as well.
+func TestServer_ToldOnce(t *testing.T) {
+	hold := make(chan struct{})
+	addr := before(t, fakeBackend(t, func(*peer) { <-hold }), func(s *proxy.Server) {
+		s.Upstream[0].Ways[0].TLS = &tls.Config{InsecureSkipVerify: true}
+		s.LoginTimeout, s.DialTimeout = 100*time.Millisecond, 200*time.Millisecond
+	})
+	defer close(hold)
+	p := dialPeer(t, addr)
+	p.startup(3<<16, "user\x00app\x00")
+	if got, want := p.told(t), "08006 fenceproxy cannot reach PostgreSQL"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
