@@ -9,8 +9,8 @@
 //
 // The way of the data, which never turns round:
 //
-//	client ─▶ wire.Reader ─▶ request.go ─▶ guard.go, extended.go ─▶ inject.go ─▶ wire.Writer ─▶ PostgreSQL
-//	              frames      one pump       sqlrewrite verdicts,     hidden                        │
+//	client ─▶ wire.Reader ─▶ request.go ─▶ guard.go: query.go, ──▶ inject.go ─▶ wire.Writer ─▶ PostgreSQL
+//	              frames      one pump       extended.go; verdicts,   hidden                        │
 //	                                         txn.go, claim.go         messages                      │
 //	                                              │ push                                            │
 //	                                              ▼                                                 │

@@ -304,7 +304,6 @@ func (s *session) parseLong() error {
 	return s.stream(e)
 }
 
-// parsed notes that a Parse is about to be sent, and returns the number that
 // its reply confirms.
 func (s *session) parsed(name []byte, st statement) int {
 	s.mu.Lock()
@@ -353,16 +352,6 @@ func (s *session) describeOrClose(t byte) error {
 		}
 	}
 	return s.relayAs(e)
-}
-
-// closed is parsed for a Close.
-func (s *session) closed(name []byte) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost {
-		return 0
-	}
-	return s.names.close(name, s.segment.number)
 }
 
 // broken ends a session whose client broke the framing: PostgreSQL gets the
