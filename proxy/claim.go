@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
-	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
 
@@ -197,8 +196,7 @@ func (s *session) settle() error {
 		if s.implicitLocked() {
 			s.txn, s.segment.unknown = txn{block: blockUnknown, uncovered: true, ran: true, held: true}, true
 		} else {
-			s.txn = txn{guess: true, held: s.txn.held && s.status != wire.StatusIdle}
-			s.txn.learn(blockOf(s.status), s.checked, s.ran)
+			s.txn.settled(blockOf(s.status), s.checked, s.ran)
 		}
 		if s.failed || s.queue.Skipping() || s.txn.block == blockNone {
 			clear(s.portals)

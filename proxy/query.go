@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
@@ -108,8 +107,7 @@ func (s *session) dropPrepared(name string) {
 // refuseText answers a Query that can't be split. One that PostgreSQL
 // refuses whole gets its own syntax error: it is parsed there and run nowhere.
 func (s *session) refuseText(text []byte, why error) error {
-	e := fencing.Refuse(fencing.CodeNotFenceable, "the text can't be split into statements with certainty: %v", why).With(
-		"", "Send one statement at a time with bound parameters, or set standard_conforming_strings on and client_encoding to UTF8.")
+	e := unsplit(why)
 	if !errors.Is(why, sqlrewrite.ErrUnterminated) && !errors.Is(why, sqlrewrite.ErrUnsafe) {
 		return s.refuseMessage(wire.Query, e)
 	}

@@ -160,6 +160,12 @@ func (t *txn) learn(b block, checked, ran bool) {
 	}
 }
 
+// settled takes the block in which a message ended, once its replies are there.
+func (t *txn) settled(b block, checked, ran bool) {
+	*t = txn{guess: true, held: t.held && b != blockNone}
+	t.learn(b, checked, ran)
+}
+
 // bound takes what may write unseen: it runs under the check that the
 // transaction has had, or must be covered later.
 func (t *txn) bound() {

@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
@@ -20,7 +23,7 @@ func (s *session) unfenceable(stmts []sqlrewrite.Statement, tagging bool) *fenci
 	tagged, failed := tagging || s.hasTag(), s.txn.block == blockFailed
 	for _, st := range stmts {
 		if tagged && !failed || s.lockedBefore(st.Class) {
-			if e := s.unfenceableOne(st.Class, st.Flags); e != nil {
+			if e := unfenceableIn(s.txn.block, st.Class, st.Flags); e != nil {
 				return e
 			}
 		}
@@ -40,13 +43,14 @@ func (s *session) lockedBefore(class sqlrewrite.Class) bool {
 	return class == sqlrewrite.Prepare2PC && s.mirror.open && s.txn.held
 }
 
-func (s *session) unfenceableOne(class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
+// unfenceableIn refuses a statement of a tagged session that would run in a block.
+func unfenceableIn(in block, class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
 	switch {
 	case class == sqlrewrite.Prepare2PC:
 		return fencing.Refuse(fencing.CodeNotFenceable, "PREPARE TRANSACTION in a tagged session").With(
 			"A prepared transaction would hold the mark with no session that a higher claim could end.",
 			"Use COMMIT, or RESET fence.key and fence.token before the transaction.")
-	case flags&sqlrewrite.NotInBlock != 0 && class != sqlrewrite.Discard && s.txn.block != blockOpen:
+	case flags&sqlrewrite.NotInBlock != 0 && class != sqlrewrite.Discard && in != blockOpen:
 		return fencing.Refuse(fencing.CodeNotFenceable, "the statement can't run in a transaction, so no check can be made atomic with it").With(
 			"", "Run it in an untagged session.")
 	}
@@ -64,9 +68,23 @@ func (s *session) unfenceableExecute(st statement) *fencing.Error {
 	if s.txn.block == blockFailed || !s.hasTag() && !s.lockedBefore(st.class) {
 		return nil
 	}
-	if st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen {
+	return unfenceableExecuteIn(s.txn.block, st.class, st.flags)
+}
+
+// unfenceableExecuteIn is unfenceableIn for the extended protocol.
+func unfenceableExecuteIn(in block, class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
+	if flags&sqlrewrite.MayCommit != 0 && in != blockOpen {
 		return fencing.Refuse(fencing.CodeNotFenceable, "CALL and DO may commit in the middle, so no check can be made atomic with them").With(
 			"", "Run it between BEGIN and COMMIT.")
 	}
-	return s.unfenceableOne(st.class, st.flags)
+	return unfenceableIn(in, class, flags)
+}
+
+// unsplit refuses a text that Split gave up.
+func unsplit(why error) *fencing.Error {
+	if !errors.Is(why, sqlrewrite.ErrUncertain) {
+		why = fmt.Errorf("%w: %w", sqlrewrite.ErrUncertain, why)
+	}
+	return fencing.Refuse(fencing.CodeNotFenceable, "the text %v", why).With(
+		"", "Send one statement at a time with bound parameters, or set standard_conforming_strings on and client_encoding to UTF8.")
 }

@@ -1,16 +1,24 @@
 package sqlrewrite
 
-import "fmt"
+import "unicode/utf8"
 
-// Explain tells in one line how a statement of text is classified, and because
-// of which of its words.
-func (s Statement) Explain(text []byte) string {
-	line := fmt.Sprintf("%v: %v", s.Class, s.Why.Reason)
-	if s.Why.Reason != ReasonOptions {
-		line = fmt.Sprintf("%v: %q: %v", s.Class, text[s.Why.Start:s.Why.End], s.Why.Reason)
+// In returns the words of a text that decided a statement's class, or "" where
+// a setting of the session did.
+func (w Why) In(text []byte) string {
+	if w.Reason == ReasonOptions {
+		return ""
 	}
-	if s.Flags != 0 {
-		line += fmt.Sprintf(" (%v)", s.Flags)
+	return string(text[w.Start:w.End])
+}
+
+// Position tells where a byte of a text stands: in which line, and at which
+// character of it, both from 1.
+func Position(text []byte, at int) (line, column int) {
+	line, begin := 1, 0
+	for i, c := range text[:at] {
+		if c == '\n' {
+			line, begin = line+1, i+1
+		}
 	}
-	return line
+	return line, utf8.RuneCount(text[begin:at]) + 1
 }

@@ -113,21 +113,3 @@ func TestOriginalPosition_Bytes(t *testing.T) {
 		t.Errorf("got %d, want %d", got, want)
 	}
 }
-
-func TestStatement_Explain(t *testing.T) {
-	for text, want := range map[string]string{
-		"SELECT nextval('s')":    `may write: "nextval": a function that isn't on the list of functions without side effects`,
-		"COMMIT AND CHAIN":       `commit: "COMMIT": the command (chain)`,
-		"SELECT 1":               `read: "SELECT": nothing in the query can write`,
-		"SET LOCAL fence.key=''": `set or show: "SET": the command (touches the tag)`,
-	} {
-		if got := one(t, text, sqlrewrite.Options{}).Explain([]byte(text)); got != want {
-			t.Errorf("%s: got %s, want %s", text, got, want)
-		}
-	}
-	o := sqlrewrite.Options{BackslashQuotes: true}
-	want := "may write: standard_conforming_strings is off or the client_encoding is unsafe"
-	if got := one(t, "SELECT 1", o).Explain([]byte("SELECT 1")); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// pageWidth is how wide text for people is: that of a plain terminal.
+const pageWidth = 80
+
+// A page is text for people, as it grows line by line.
+type page struct{ strings.Builder }
+
+func (p *page) line(text string) {
+	p.WriteString(strings.TrimRight(text, " "))
+	p.WriteByte('\n')
+}
+
+// labelled adds a text behind a short label, its lines below each other; nothing
+// where there is no text.
+func (p *page) labelled(indent, label, text string) {
+	if text != "" {
+		p.hanging(indent+pad(label, 7), text)
+	}
+}
+
+// hanging adds a text that begins behind head and goes on below its beginning.
+// A word that is wider than the page stands out.
+func (p *page) hanging(head, text string) {
+	indent := strings.Repeat(" ", utf8.RuneCountInString(head))
+	line := head
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+			line += word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > pageWidth:
+			p.line(line)
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	p.line(line)
+}
+
+func (p *page) write(out io.Writer) error {
+	_, err := io.WriteString(out, p.String())
+	return err
+}
+
+// pad fills a text up to a width.
+func pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
+}
+
+// cut shortens a text that is wider than width, and says so with a dot.
+func cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
