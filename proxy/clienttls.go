@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
@@ -42,8 +43,33 @@ const ALPN = "postgresql"
 type ClientTLS struct {
 	Mode TLSMode
 	// Config is asked for each handshake, so that certificates can change
-	// while the proxy runs. It must not be nil unless Mode is TLSDisable.
+	// while the proxy runs; what it returned before isn't changed any more. A
+	// client resumes its session as long as the same one is returned. It must
+	// not be nil unless Mode is TLSDisable.
 	Config func() *tls.Config
+}
+
+// A handshaking is what handshakes use of the newest ClientTLS.Config: one
+// tls.Config for all, since that holds the keys of the tickets by which a client
+// resumes a TLS session.
+type handshaking struct {
+	mu      sync.Mutex
+	given   *tls.Config // nil: none yet
+	config  *tls.Config
+	binding []byte // channel-binding data of its certificate
+}
+
+// use returns what a handshake uses of a config.
+func (h *handshaking) use(given *tls.Config) (config *tls.Config, binding []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.given != given {
+		config := given.Clone()
+		config.NextProtos = []string{ALPN}
+		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+		h.given, h.config, h.binding = given, config, ownBinding(config)
+	}
+	return h.config, h.binding
 }
 
 // firstByteTLS is what a TLS handshake begins with; no startup packet does,
@@ -109,9 +135,7 @@ func (s *session) answerByte(b byte) error {
 
 // encrypt takes the handshake; read are bytes of it that were read already.
 func (s *session) encrypt(read []byte) error {
-	config := s.srv.TLS.Config().Clone()
-	config.NextProtos = []string{ALPN}
-	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	config, binding := s.srv.handshaking.use(s.srv.TLS.Config())
 	conn := tls.Server(&peeked{Conn: s.client, bytes: append([]byte(nil), read...)}, config)
 	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
 	defer cancel()
@@ -121,7 +145,7 @@ func (s *session) encrypt(read []byte) error {
 	s.mu.Lock()
 	s.client = conn
 	s.mu.Unlock()
-	s.binding = ownBinding(config)
+	s.binding = binding
 	s.fromClient, s.toClient = wire.NewReader(conn), wire.NewWriter(conn)
 	return nil
 }

@@ -66,6 +66,8 @@ type Server struct {
 	nextID    uint64
 	admitted  int // sessions that count towards MaxConnections
 
+	handshaking handshaking
+
 	road    road
 	peering chan struct{} // holds a token for each cancel request that peers are asked about
 

@@ -131,6 +131,43 @@ func TestServer_ClientTLS(t *testing.T) {
 	})
 }
 
+// A client that connects again resumes its TLS session, as long as the proxy's
+// certificate is the same.
+func TestServer_TLSResumes(t *testing.T) {
+	s := newStack(t, 0)
+	ca := certs.New(t)
+	var current atomic.Pointer[tls.Config]
+	current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("first")}})
+	addr := s.addProxy(s.pg.Addr(), func(server *proxy.Server) {
+		server.TLS = proxy.ClientTLS{Mode: proxy.TLSRequire, Config: current.Load}
+	})
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			config := &tls.Config{
+				RootCAs: ca.Pool, ServerName: "127.0.0.1", NextProtos: []string{proxy.ALPN}, MaxVersion: version,
+				ClientSessionCache: tls.NewLRUClientSessionCache(1),
+			}
+			for i, c := range []struct{ renewed, resumes bool }{{}, {resumes: true}, {renewed: true}, {resumes: true}} {
+				if c.renewed {
+					current.Store(&tls.Config{Certificates: []tls.Certificate{ca.Leaf("renewed")}})
+				}
+				conn, err := s.connectTLS(addr, "sslmode=require", config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state := conn.PgConn().Conn().(*tls.Conn).ConnectionState()
+				if state.DidResume != c.resumes || state.NegotiatedProtocol != proxy.ALPN {
+					t.Errorf("connection %d: got resumed %v with %q, want %v with %q",
+						i+1, state.DidResume, state.NegotiatedProtocol, c.resumes, proxy.ALPN)
+				}
+				if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 // Bytes between the request for TLS and the handshake end the session.
 func TestServer_PlaintextAfterSSLRequest(t *testing.T) {
 	s := newStack(t, 0)
