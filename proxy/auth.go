@@ -125,10 +125,10 @@ func (s *session) challenge(body []byte) error {
 	if _, err := s.askClient(body); err != nil {
 		return err
 	}
-	if err := s.fromClient.Forward(s.toBackend); err != nil {
+	if err := s.fromClient.Forward(s.toBackend); err != nil && s.toBackend.Flush() == nil {
 		return fmt.Errorf("relay authentication: %w", err)
 	}
-	return nil
+	return nil // what PostgreSQL says to it, or that it is gone, is read next
 }
 
 // askClient sends an authentication request and waits for the header of the

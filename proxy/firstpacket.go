@@ -79,11 +79,12 @@ func (s *session) refusedByPostgreSQL(packet []byte, otherwise string) error {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(s.srv.DialTimeout))
-	if _, err := conn.Write(packet); err != nil {
-		return s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
-	}
+	_, untaken := conn.Write(packet) // it may have said why
 	answer := make([]byte, 1, maxRefusal)
-	if _, err := io.ReadFull(conn, answer); err != nil || answer[0] != wire.ErrorResponse {
+	switch _, err := io.ReadFull(conn, answer); {
+	case err != nil && untaken != nil:
+		return s.reject("08006", "fenceproxy cannot reach PostgreSQL", untaken)
+	case err != nil || answer[0] != wire.ErrorResponse:
 		return s.reject("0A000", otherwise, nil)
 	}
 	n, err := io.ReadFull(conn, answer[1:maxRefusal])

@@ -86,11 +86,13 @@ func (s *session) try(ctx context.Context, h *Host, packet []byte, last bool) er
 		conn.Close() // abort has run before there was something to close
 	}
 	s.fromBackend, s.toBackend = wire.NewReader(conn), wire.NewWriter(conn)
-	if err = s.toBackend.Write(packet); err == nil {
-		err = s.toBackend.Flush()
-	}
-	if err == nil && !last {
-		err = s.firstAnswer(s.srv.timeout(h))
+	_ = s.toBackend.Write(packet)
+	err = s.toBackend.Flush()
+	if err != nil || !last {
+		// A server that takes no packet may have said why.
+		if answered := s.firstAnswer(s.srv.timeout(h), last); answered == nil || err == nil {
+			err = answered
+		}
 	}
 	if err != nil {
 		conn.Close()
@@ -103,15 +105,15 @@ func (s *session) try(ctx context.Context, h *Host, packet []byte, last bool) er
 const cannotConnectNow = "57P03"
 
 // firstAnswer waits for the beginning of what the server answers, and leaves it
-// to be read.
-func (s *session) firstAnswer(timeout time.Duration) error {
+// to be read. Any will do from the last server that can be tried.
+func (s *session) firstAnswer(timeout time.Duration, last bool) error {
 	s.backend.SetReadDeadline(time.Now().Add(timeout))
 	defer s.backend.SetReadDeadline(noDeadline)
 	t, _, err := s.fromBackend.Next()
 	if err != nil {
 		return err
 	}
-	if t != wire.ErrorResponse {
+	if t != wire.ErrorResponse || last {
 		return nil
 	}
 	body, err := s.fromBackend.Prefix()

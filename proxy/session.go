@@ -275,10 +275,12 @@ func (s *session) flush() error {
 }
 
 // gone waits until the reply pump has said what became of the session after
-// a write to the backend failed.
+// a write to the backend failed. What PostgreSQL said before it went may not
+// have been read yet.
 func (s *session) gone() error {
-	s.backend.Close()
+	s.backend.SetReadDeadline(time.Now().Add(farewellWithin))
 	<-s.replied
+	s.backend.Close()
 	return errGone
 }
 

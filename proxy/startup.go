@@ -61,14 +61,13 @@ func (s *session) reject(code, message string, cause error) error {
 	return errors.New(message)
 }
 
-// exchange sends what was gathered for either side.
+// exchange sends what was gathered for either side, before PostgreSQL is read
+// from. One that takes no more is found out there: it may have said why.
 func (s *session) exchange() error {
 	if err := s.toClient.Flush(); err != nil {
 		return fmt.Errorf("write to client: %w", err)
 	}
-	if err := s.toBackend.Flush(); err != nil {
-		return fmt.Errorf("write to PostgreSQL: %w", err)
-	}
+	_ = s.toBackend.Flush()
 	return nil
 }
 
