@@ -29,7 +29,6 @@ func (s *session) becomeTagged() error {
 		s.txn = txn{block: blockUnknown, uncovered: true, ran: true, held: true}
 		s.segment.executed, s.segment.unknown = true, true
 	}
-	s.srv.Metrics.Tagged.Inc()
 	return nil
 }
 
@@ -77,6 +76,10 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 	s.srv.retag(s, tag)
 	if len(tag) == 0 {
 		return nil
+	}
+	if !s.presented {
+		s.presented = true
+		s.srv.Metrics.Tagged.Inc()
 	}
 	ctx, done := s.beginClaim()
 	defer done()

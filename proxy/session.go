@@ -38,7 +38,8 @@ type session struct {
 	parted      bool         // the client has been sent a FATAL; goes with toClient
 
 	// The request pump's own.
-	tagged      bool // has ever been tagged; never unset
+	tagged      bool // may have been tagged, so it is looked at; never unset
+	presented   bool // a tag was presented, whatever became of it; never unset
 	claimed     bool // a tag of the session was claimed, so the database has schema fence; never unset
 	opaque      bool // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
