@@ -18,7 +18,7 @@ func (s *session) guardBind() error {
 	if !ok {
 		portal = body // longer than the buffer, and than any name can be
 	}
-	name, _, ok := wire.CString(rest)
+	name, values, ok := wire.CString(rest)
 	if !ok && len(rest) > maxName {
 		name, ok = rest, true
 	}
@@ -26,6 +26,7 @@ func (s *session) guardBind() error {
 		if st, err = s.standing(name); err != nil {
 			return err
 		}
+		st.settings = bindSettings(st, values)
 	}
 	s.portals.bind(portal, st, s.segment.number)
 	if !st.known || st.class == sqlrewrite.Read || st.mayWrite() {

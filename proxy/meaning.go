@@ -54,10 +54,10 @@ func (s *session) unseen(st statement) statement {
 }
 
 // onlySettings reports whether every effect on the tag is of a setting by
-// name.
+// name, in the text or bound.
 func onlySettings(settings []sqlrewrite.Setting) bool {
 	for _, s := range settings {
-		if s.Name == "" {
+		if s.Name == "" && s.Bound.Name.Number == 0 {
 			return false
 		}
 	}

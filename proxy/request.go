@@ -264,7 +264,7 @@ func (s *session) parse(n int) error {
 		return err
 	}
 	name, rest, ok := wire.CString(body)
-	text, _, ok2 := wire.CString(rest)
+	text, rest, ok2 := wire.CString(rest)
 	if ok && ok2 {
 		if !s.tagged && sqlrewrite.MentionsFence(text) {
 			if err := s.becomeTagged(); err != nil {
@@ -277,7 +277,11 @@ func (s *session) parse(n int) error {
 	}
 	e := queue.Entry{Kind: queue.Parse}
 	if ok && ok2 {
-		e.Confirms = s.parsed(name, s.judge(text))
+		st := s.judge(text)
+		if len(st.settings) > 0 {
+			st.types = wire.ReadTypes(rest)
+		}
+		e.Confirms = s.parsed(name, st)
 	}
 	s.segment.open = true
 	if err := s.push(e); err != nil {

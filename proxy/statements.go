@@ -19,8 +19,10 @@ type statement struct {
 	// drops is the one name that a statement drops which drops prepared ones;
 	// "" is all of them.
 	drops string
-	// settings are the effects on the tag, for a statement that touches it.
+	// settings are the effects on the tag, for a statement that touches it, and
+	// types those that its Parse gave to its parameters.
 	settings []sqlrewrite.Setting
+	types    []uint32
 }
 
 // mayWrite reports whether the statement may do more than change settings.

@@ -168,7 +168,7 @@ func (p *settingParser) configs() []Setting {
 		if !ok {
 			return unknown("", false)
 		}
-		if carriesTag(s.Name) {
+		if carriesTag(s.Name) || s.Bound.Name.Number > 0 {
 			all = append(all, s)
 		}
 		p.alias()
@@ -181,7 +181,8 @@ func (p *settingParser) configs() []Setting {
 	}
 }
 
-// config reads set_config('name', value, is_local).
+// config reads set_config('name', value, is_local), where each argument may be a
+// parameter.
 func (p *settingParser) config() (Setting, bool) {
 	if p.accept("pg_catalog") && !p.accept(".") {
 		return Setting{}, false
@@ -189,9 +190,8 @@ func (p *settingParser) config() (Setting, bool) {
 	if !p.accept("set_config") || !p.accept("(") {
 		return Setting{}, false
 	}
-	name, ok := p.constant()
-	s := Setting{Kind: Set, Name: strings.ToLower(name)}
-	if !ok || !p.accept(",") {
+	s := Setting{Kind: Set}
+	if !p.configName(&s) || !p.accept(",") {
 		return s, false
 	}
 	if !p.configValue(&s) || !p.accept(",") {
@@ -200,7 +200,20 @@ func (p *settingParser) config() (Setting, bool) {
 	if !p.configLocal(&s) || !p.accept(")") {
 		return s, false
 	}
+	if s.Bound != (Bound{}) {
+		s.Kind = Unknown
+	}
 	return s, true
+}
+
+func (p *settingParser) configName(s *Setting) (ok bool) {
+	if p.tok.kind == kindParam {
+		s.Bound.Name, ok = p.param(ParamText)
+		return ok
+	}
+	name, ok := p.constant()
+	s.Name = strings.ToLower(name)
+	return ok
 }
 
 // configValue reads a constant, NULL, which resets, or a parameter.
@@ -210,18 +223,16 @@ func (p *settingParser) configValue(s *Setting) (ok bool) {
 		s.Kind = Reset
 		return true
 	case p.tok.kind == kindParam:
-		n, err := strconv.Atoi(string(p.raw()[1:]))
-		s.Kind, s.Param = Unknown, n
-		p.take()
-		return err == nil && p.textCast()
+		s.Bound.Value, ok = p.param(ParamText)
+		return ok
 	}
 	s.Value, ok = p.constant()
 	return ok
 }
 
-// configLocal reads true, false or a constant that is one of them; a parameter
-// leaves the setting unknown.
-func (p *settingParser) configLocal(s *Setting) bool {
+// configLocal reads true, false, a constant that is one of them, or a
+// parameter.
+func (p *settingParser) configLocal(s *Setting) (ok bool) {
 	switch {
 	case p.accept("true"):
 		s.Local = true
@@ -229,18 +240,14 @@ func (p *settingParser) configLocal(s *Setting) bool {
 	case p.accept("false"):
 		return true
 	case p.tok.kind == kindParam:
-		s.Kind, s.Value = Unknown, ""
-		p.take()
-		return true
+		s.Bound.Local, ok = p.param(ParamBool)
+		return ok
 	}
 	word, ok := p.constant()
-	switch strings.ToLower(word) {
-	case "t", "true", "y", "yes", "on", "1":
-		s.Local = true
-	case "f", "false", "n", "no", "off", "0":
-	default:
+	if !ok {
 		return false
 	}
+	s.Local, ok = isTrue(word)
 	return ok
 }
 

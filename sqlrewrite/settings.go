@@ -34,10 +34,10 @@ func (k SettingKind) String() string {
 // A Setting is one change of a setting that carries a tag.
 type Setting struct {
 	Kind  SettingKind
-	Name  string // fence.key, fence.token or fence.tokens; "" for all or any
+	Name  string // fence.key, fence.token or fence.tokens; "" for all, any or one that is bound
 	Value string // as current_setting returns it; for Set only
-	Param int    // the bound parameter, from 1, that holds the value; Kind is Unknown then
 	Local bool   // to the end of the transaction only
+	Bound Bound  // what only a Bind tells; Kind is Unknown then, and Resolve tells
 }
 
 // Settings tells what a statement of text that has TouchesTag does to the

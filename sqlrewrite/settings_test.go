@@ -31,6 +31,7 @@ func TestSettings(t *testing.T) {
 	unknown := func(name string) []setting { return []setting{{Kind: sqlrewrite.Unknown, Name: name}} }
 	reset := func(name string) []setting { return []setting{{Kind: sqlrewrite.Reset, Name: name}} }
 	all := []setting{{Kind: sqlrewrite.ResetAll}}
+	value := func(p sqlrewrite.Param) sqlrewrite.Bound { return sqlrewrite.Bound{Value: p} }
 
 	for _, c := range []struct {
 		text string
@@ -92,11 +93,19 @@ func TestSettings(t *testing.T) {
 		{"SELECT set_config('fence.key', 'a', false), set_config('fence.token', '42', 't')", append(set(key, "a"), local(token, "42")...)},
 		{"SELECT set_config('work_mem', '1MB', false), set_config('fence.token', '42'::text, 'off') token", set(token, "42")},
 		{"SELECT set_config('fence.key', $1, false), set_config('fence.token', $12::text, true)", []setting{
-			{Kind: sqlrewrite.Unknown, Name: key, Param: 1},
-			{Kind: sqlrewrite.Unknown, Name: token, Param: 12, Local: true}}},
-		{"SELECT set_config('fence.key', 'a', $1)", unknown(key)},
+			{Kind: sqlrewrite.Unknown, Name: key, Bound: value(sqlrewrite.Param{Number: 1})},
+			{Kind: sqlrewrite.Unknown, Name: token, Bound: value(sqlrewrite.Param{Number: 12}), Local: true}}},
+		{"SELECT set_config('fence.token', $2::bigint::pg_catalog.text, false), set_config('fence.key', $1::varchar, false)", []setting{
+			{Kind: sqlrewrite.Unknown, Name: token, Bound: value(sqlrewrite.Param{Number: 2, Type: sqlrewrite.ParamInteger, Whole: true})},
+			{Kind: sqlrewrite.Unknown, Name: key, Bound: value(sqlrewrite.Param{Number: 1})}}},
+		{"SELECT set_config('fence.key', 'a', $1)", []setting{{Kind: sqlrewrite.Unknown, Name: key, Value: "a", Bound: sqlrewrite.Bound{Local: sqlrewrite.Param{Number: 1, Type: sqlrewrite.ParamBool}}}}},
+		{"SELECT set_config('work_mem', $1, false)", nil},
+		{"SELECT set_config('fence.key', $1::varchar(2), false)", unknown("")},
+		{"SELECT set_config('fence.key', $1::char, false)", unknown("")},
+		{"SELECT set_config('fence.key', $1::public.text, false)", unknown("")},
+		{"SELECT set_config('fence.key', $1 || 'x', false)", unknown("")},
+		{"SELECT set_config($1, $2, false)", []setting{{Kind: sqlrewrite.Unknown, Bound: sqlrewrite.Bound{Name: sqlrewrite.Param{Number: 1}, Value: sqlrewrite.Param{Number: 2}}}}},
 		{"SELECT set_config('fence.key', NULL, false)", reset(key)},
-		{"SELECT set_config($1, $2, false)", unknown("")},
 		{"SELECT set_config('fence.' || 'key', 'a', false)", unknown("")},
 		{"SELECT set_config('fence.key', 'a' || 'b', false)", unknown("")},
 		{"SELECT set_config('fence.key', 'a', 1 = 1)", unknown("")},
