@@ -33,13 +33,14 @@ const (
 // Names reserved for the proxy's own prepared statements and portals. The
 // unnamed ones belong to the client.
 const (
-	earlyName = "fenceproxy.early"
-	lateName  = "fenceproxy.late"
-	raiseName = "fenceproxy.raise"
+	reserved  = "fenceproxy."
+	earlyName = reserved + "early"
+	lateName  = reserved + "late"
+	raiseName = reserved + "raise"
 
-	readbackName = "fenceproxy.readback"
-	rollbackName = "fenceproxy.rollback"
-	resolveName  = "fenceproxy.resolve" // never made
+	readbackName = reserved + "readback"
+	rollbackName = reserved + "rollback"
+	resolveName  = reserved + "resolve" // never made
 )
 
 // checks are the early and the late check as SQL.

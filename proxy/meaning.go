@@ -74,15 +74,3 @@ func harmless(c sqlrewrite.Class) bool {
 	}
 	return false
 }
-
-// parsed notes that a Parse is about to be sent, and returns the number that
-
-// closed is parsed for a Close.
-func (s *session) closed(name []byte) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost {
-		return 0
-	}
-	return s.names.close(name, s.segment.number)
-}

@@ -308,16 +308,6 @@ func (s *session) parseLong() error {
 	return s.stream(e)
 }
 
-// its reply confirms.
-func (s *session) parsed(name []byte, st statement) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost {
-		return 0 // nobody would confirm it, nor ask
-	}
-	return s.names.parse(name, st, s.segment.number)
-}
-
 // judge classifies the text of a Parse, which holds at most one statement;
 // PostgreSQL refuses more.
 func (s *session) judge(text []byte) statement {

@@ -175,6 +175,37 @@ func dropsName(statement []byte) string {
 	return cut([]byte(name))
 }
 
+// parsed notes that a Parse is about to be sent, and returns the number that
+// its reply confirms.
+func (s *session) parsed(name []byte, st statement) int {
+	s.changes(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return 0 // nobody would confirm it, nor ask
+	}
+	return s.names.parse(name, st, s.segment.number)
+}
+
+// closed is parsed for a Close.
+func (s *session) closed(name []byte) int {
+	s.changes(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return 0
+	}
+	return s.names.close(name, s.segment.number)
+}
+
+// changes takes the name of a statement that the client makes or closes. Where
+// it may be one of the proxy's own, those are made afresh before they are run.
+func (s *session) changes(name []byte) {
+	if strings.HasPrefix(string(name), reserved) {
+		s.own.generation++
+	}
+}
+
 // Portals remembers which statements a session's portals run. It follows the
 // requests; where one may not have been carried out, the portal becomes
 // unknown, which is always safe.
