@@ -129,3 +129,28 @@ func TestSession_BoundTagEnds(t *testing.T) {
 		t.Errorf("rows: got %d, want 2", got)
 	}
 }
+
+// A set_config of the application's own, which a search_path puts before
+// PostgreSQL's, is covered by a check as any function is.
+func TestSession_SetConfigOfAnother(t *testing.T) {
+	s := newStack(t, 2)
+	s.exec(`CREATE SCHEMA app;
+		CREATE FUNCTION app.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS 'INSERT INTO public.t VALUES (1, ''app'') RETURNING v'`)
+	for _, p := range protocols {
+		t.Run(string(p), func(t *testing.T) {
+			key := string(p)
+			s.holders.hold(key, 1)
+			conn := s.session(0, key, 1)
+			if err := p.run(t.Context(), conn, "SET search_path = app, pg_catalog"); err != nil {
+				t.Fatal(err)
+			}
+			s.raise(1, key, 2)
+			if err := p.run(t.Context(), conn, "SELECT set_config('fence.key', NULL, false)"); code(err) != "LF001" {
+				t.Errorf("got %v, want LF001", err)
+			}
+			if got := s.count("true"); got != 0 {
+				t.Errorf("rows: got %d, want 0", got)
+			}
+		})
+	}
+}

@@ -144,7 +144,9 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		return t.configure()
 	}
 	if flags&configures != 0 {
-		return t.configure()
+		c := t.configure()
+		t.uncovered = true // a search_path can give set_config another meaning
+		return c
 	}
 	return t.mayWrite(flags)
 }
