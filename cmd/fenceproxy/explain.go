@@ -168,18 +168,26 @@ func explainStatement(text []byte, number int, x proxy.Explanation) explainedSta
 // tagChange says what becomes of a setting that carries a tag.
 func tagChange(s sqlrewrite.Setting) string {
 	name, what := s.Name, s.Kind.String()
-	if name == "" {
+	switch bound := s.Bound.Name.Number; {
+	case bound > 0:
+		name = fmt.Sprintf("the setting that $%d names", bound)
+	case name == "":
 		name = "all settings"
 	}
 	switch {
-	case s.Kind == sqlrewrite.Unknown && s.Param > 0:
-		what = fmt.Sprintf("set to parameter $%d", s.Param)
+	case s.Bound.Value.Number > 0:
+		what = fmt.Sprintf("set to parameter $%d", s.Bound.Value.Number)
+	case s.Bound != sqlrewrite.Bound{} && s.Value != "":
+		what = sqlrewrite.Set.String()
 	case s.Kind == sqlrewrite.Unknown:
 		what = "set to what the text doesn't tell"
 	case s.Kind == sqlrewrite.ResetAll:
 		what = sqlrewrite.Reset.String()
 	}
-	if s.Local {
+	switch bound := s.Bound.Local.Number; {
+	case bound > 0:
+		what += fmt.Sprintf(", for the transaction only if $%d says so", bound)
+	case s.Local:
 		what += " for the transaction"
 	}
 	return name + ": " + what

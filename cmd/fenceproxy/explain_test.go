@@ -66,15 +66,16 @@ func TestExplain_Refusals(t *testing.T) {
 		args []string
 		says []string
 	}{
-		"a statement":        {[]string{"PREPARE TRANSACTION 'x'"}, []string{"check  refused, LF007: not_fenceable: PREPARE TRANSACTION", "hint   Use COMMIT"}},
-		"extended protocol":  {[]string{"DO ''"}, []string{"check  early", "but    over the extended protocol refused, LF007"}},
-		"the whole text":     {[]string{"SELECT 'ü'", "--client-encoding=GBK"}, []string{"check  refused, LF007: not_fenceable: the text can't be split with certainty"}},
-		"in one message":     {[]string{"SELECT 1; VACUUM", "--together"}, []string{"not run: statement 2 refuses the whole text"}},
-		"backslashes":        {[]string{`SELECT '\'; DELETE --'`, "--standard-conforming-strings=off"}, []string{"why    standard_conforming_strings is off", "check  early"}},
-		"nothing":            {[]string{" -- nothing"}, []string{"no statement\n"}},
-		"a tag":              {[]string{"SET LOCAL fence.token = 7"}, []string{"tag    fence.token: set for the transaction"}},
-		"a tag by parameter": {[]string{"SELECT set_config('fence.key', $1, false)"}, []string{"tag    fence.key: set to parameter $1"}},
-		"every tag":          {[]string{"DISCARD ALL"}, []string{"tag    all settings: reset\n"}},
+		"a statement":             {[]string{"PREPARE TRANSACTION 'x'"}, []string{"check  refused, LF007: not_fenceable: PREPARE TRANSACTION", "hint   Use COMMIT"}},
+		"extended protocol":       {[]string{"DO ''"}, []string{"check  early", "but    over the extended protocol refused, LF007"}},
+		"the whole text":          {[]string{"SELECT 'ü'", "--client-encoding=GBK"}, []string{"check  refused, LF007: not_fenceable: the text can't be split with certainty"}},
+		"in one message":          {[]string{"SELECT 1; VACUUM", "--together"}, []string{"not run: statement 2 refuses the whole text"}},
+		"backslashes":             {[]string{`SELECT '\'; DELETE --'`, "--standard-conforming-strings=off"}, []string{"why    standard_conforming_strings is off", "check  early"}},
+		"nothing":                 {[]string{" -- nothing"}, []string{"no statement\n"}},
+		"a tag":                   {[]string{"SET LOCAL fence.token = 7"}, []string{"tag    fence.token: set for the transaction"}},
+		"a tag all by parameters": {[]string{"SELECT set_config($1, $2, $3)"}, []string{"tag    the setting that $1 names: set to parameter $2, for the transaction only if $3 says so"}},
+		"a tag by parameter":      {[]string{"SELECT set_config('fence.key', $1, false)"}, []string{"tag    fence.key: set to parameter $1"}},
+		"every tag":               {[]string{"DISCARD ALL"}, []string{"tag    all settings: reset\n"}},
 	} {
 		got, err := command(t, "", append([]string{"explain"}, c.args...)...)
 		for _, want := range c.says {
