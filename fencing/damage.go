@@ -35,6 +35,20 @@ func parts() []string {
 		"mark claimed_at timestamp with time zone",
 		"mark claimed_by text",
 		"mark PRIMARY KEY (resource_key)",
+		"guarded relation regclass",
+		"guarded template text",
+		"guarded replica_apply text",
+		"guarded since timestamp with time zone",
+		"guarded by text",
+		"guarded PRIMARY KEY (relation)",
+		"override_log began timestamp with time zone",
+		"override_log transaction xid8",
+		"override_log relation text",
+		"override_log reason text",
+		"override_log by text",
+		"override_log application text",
+		"override_log client text",
+		"override_log PRIMARY KEY (began, transaction, relation)",
 	}
 }
 
@@ -87,6 +101,6 @@ func tableParts(ctx context.Context, conn querier) ([]string, error) {
 // damaged is the error for a schema that an install can't mend; install is what
 // to run after the schema is dropped.
 func damaged(what, install string) error {
-	return fmt.Errorf("schema fence is damaged: %s; restore it from a backup, or begin anew (holders claim their tokens again): DROP SCHEMA fence CASCADE, and then %s",
+	return fmt.Errorf("schema fence is damaged: %s; restore it from a backup, or begin anew (holders claim their tokens again, guarded tables are open until they are protected again): DROP SCHEMA fence CASCADE, and then %s",
 		what, install)
 }

@@ -104,7 +104,9 @@ func checkVersion(ctx context.Context, conn *pgx.Conn, initialise string) error 
 // sessions run, and what it and fence.claim call.
 func checkFunctions(ctx context.Context, conn *pgx.Conn, initialise string) error {
 	names := []string{"fence.check(boolean)", "fence.check_tag(boolean)", "fence.check_key(text, bigint)",
-		"fence.describe(fence.mark, bigint)", "fence.refuse_tag(text)", "fence.whereabouts()", "fence.mock_key()"}
+		"fence.describe(fence.mark, bigint)", "fence.refuse_tag(text)", "fence.whereabouts()", "fence.mock_key()", "fence.read_tag()",
+		"fence.guard()", "fence.key_of(oid, text[])", "fence.guard_keys(oid, text[])", "fence.refuse_unguarded(oid, text)",
+		"fence.override(oid)", "fence.applying()"}
 	const query = "SELECT coalesce(min(name), '') FROM unnest($1::text[]) AS name WHERE to_regprocedure(name) IS NULL"
 	var missing string
 	if err := conn.QueryRow(ctx, query, names).Scan(&missing); err != nil {

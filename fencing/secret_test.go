@@ -38,7 +38,10 @@ func TestStore_MockKey(t *testing.T) {
 
 	// What version 1 left has a key after the upgrade.
 	admin := s.dial(adminRol, database)
-	s.exec(admin, "ALTER TABLE fence.meta DROP COLUMN mock_key; UPDATE fence.meta SET version = 1")
+	s.exec(admin, "DROP SCHEMA fence CASCADE")
+	if _, err := fencing.InstallFrom(t.Context(), admin, fencing.SchemaFiles(), 1); err != nil {
+		t.Fatal(err)
+	}
 	if from, _ := s.install(); from != 1 {
 		t.Errorf("upgraded from %d, want 1", from)
 	}

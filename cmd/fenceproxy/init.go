@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -22,10 +23,7 @@ the owner and must be the one that serve is given. Safe to run again.`,
 		Example: `  fenceproxy init --upstream postgres://fence@127.0.0.1:5432/app`,
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := configure(cmd, env); err != nil {
-				return err
-			}
-			if err := upstream.check(); err != nil {
+			if err := settle(cmd, env, &upstream); err != nil {
 				return err
 			}
 			return install(cmd.Context(), upstream, cmd.OutOrStdout())
@@ -38,22 +36,19 @@ the owner and must be the one that serve is given. Safe to run again.`,
 
 // install brings schema fence to this program's version and says what it did.
 func install(ctx context.Context, upstream upstreamFlags, stdout io.Writer) error {
-	conn, err := upstream.connect(ctx)
-	if err != nil {
+	return upstream.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		from, to, err := fencing.Install(ctx, conn)
+		if err != nil {
+			return fmt.Errorf("PostgreSQL at %s: %w", upstream.where(), err)
+		}
+		done := fmt.Sprintf("upgraded schema fence from version %d to %d", from, to)
+		switch from {
+		case 0:
+			done = fmt.Sprintf("installed schema fence, version %d", to)
+		case to:
+			done = fmt.Sprintf("schema fence is there, version %d; nothing to do", to)
+		}
+		_, err = fmt.Fprintf(stdout, "%s: %s\n", upstream.where(), done)
 		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	from, to, err := fencing.Install(ctx, conn)
-	if err != nil {
-		return fmt.Errorf("PostgreSQL at %s: %w", upstream.where(), err)
-	}
-	done := fmt.Sprintf("upgraded schema fence from version %d to %d", from, to)
-	switch from {
-	case 0:
-		done = fmt.Sprintf("installed schema fence, version %d", to)
-	case to:
-		done = fmt.Sprintf("schema fence is there, version %d; nothing to do", to)
-	}
-	_, err = fmt.Fprintf(stdout, "%s: %s\n", upstream.where(), done)
-	return err
+	})
 }

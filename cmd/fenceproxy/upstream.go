@@ -61,6 +61,16 @@ func (u *upstreamFlags) connect(ctx context.Context) (*pgx.Conn, error) {
 	return best, nil
 }
 
+// with does something with a connection to the upstream.
+func (u *upstreamFlags) with(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+	conn, err := u.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return do(ctx, conn)
+}
+
 // rootCause is the innermost error: the system's own words. Of several tries
 // it is the last one's.
 func rootCause(err error) error {

@@ -38,11 +38,32 @@ BEGIN
 END
 $$;
 
--- Reads the whole tag and checks every pair of it, in the order of the keys,
--- so that two sessions can't lock the same marks crosswise. An empty setting
--- is an unset one: that is what RESET leaves of a custom setting.
+-- Checks every pair of the tag, in the order of the keys, so that two sessions
+-- can't lock the same marks crosswise.
 CREATE OR REPLACE FUNCTION fence.check_tag(p_required boolean)
 RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_pair record;
+BEGIN
+    FOR v_pair IN SELECT t.key, t.token FROM fence.read_tag() AS t ORDER BY t.key COLLATE "C" LOOP
+        PERFORM fence.check_key(v_pair.key, v_pair.token);
+    END LOOP;
+    IF NOT FOUND AND p_required THEN
+        RAISE EXCEPTION USING ERRCODE = 'LF004',
+            MESSAGE = 'token_required: a write here needs a lock, and this session has no tag',
+            DETAIL = 'None of fence.key, fence.token and fence.tokens names a lock.',
+            HINT = 'Acquire the lock, then set fence.key and fence.token (or fence.tokens) to its key and token.';
+    END IF;
+END
+$$;
+
+-- Reads the whole tag, or refuses one that can't be read. An empty setting is
+-- an unset one: that is what RESET leaves of a custom setting.
+CREATE OR REPLACE FUNCTION fence.read_tag()
+RETURNS TABLE (key text, token bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -76,15 +97,6 @@ BEGIN
             PERFORM fence.refuse_tag('fence.tokens is not a JSON object');
         END;
     END IF;
-    IF cardinality(v_keys) = 0 THEN
-        IF p_required THEN
-            RAISE EXCEPTION USING ERRCODE = 'LF004',
-                MESSAGE = 'token_required: a write here needs a lock, and this session has no tag',
-                DETAIL = 'None of fence.key, fence.token and fence.tokens names a lock.',
-                HINT = 'Acquire the lock, then set fence.key and fence.token (or fence.tokens) to its key and token.';
-        END IF;
-        RETURN;
-    END IF;
     FOR v_pair IN
         SELECT t.key, min(t.value) AS value, min(t.number) AS token, count(DISTINCT t.number) AS tokens,
                bool_and(coalesce(t.number <= 9223372036854775807, false)) AS whole
@@ -101,7 +113,9 @@ BEGIN
         ELSIF v_pair.tokens > 1 THEN
             PERFORM fence.refuse_tag(format('key "%s" stands with two tokens', v_pair.key));
         END IF;
-        PERFORM fence.check_key(v_pair.key, v_pair.token::bigint);
+        key := v_pair.key;
+        token := v_pair.token;
+        RETURN NEXT;
     END LOOP;
 END
 $$;
