@@ -125,7 +125,7 @@ func (s *session) challenge(body []byte) error {
 	if _, err := s.askClient(body); err != nil {
 		return err
 	}
-	if err := s.fromClient.Forward(s.toBackend); err != nil && s.toBackend.Flush() == nil {
+	if err := s.fromClient.Forward(s.toBackend); err != nil && (timedOut(err) || s.toBackend.Flush() == nil) {
 		return fmt.Errorf("relay authentication: %w", err)
 	}
 	return nil // what PostgreSQL says to it, or that it is gone, is read next

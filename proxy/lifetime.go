@@ -34,6 +34,9 @@ var (
 	// errLoginTimeout: the client or PostgreSQL took too long to come to an
 	// opened session.
 	errLoginTimeout = &lastWord{"57014", "canceling authentication due to timeout"}
+	// errShuttingDown: the server takes no more sessions. libpq tries its next
+	// host then.
+	errShuttingDown = &lastWord{cannotConnectNow, "the database system is shutting down"}
 	// errTooMany: MaxConnections are served already.
 	errTooMany = &lastWord{"53300", "sorry, too many clients already"}
 )
@@ -55,7 +58,12 @@ type idleness struct {
 // login takes the client through the startup within LoginTimeout, and reports
 // whether a session follows.
 func (s *session) login() bool {
+	s.mu.Lock()
 	s.setDeadline(time.Now().Add(s.srv.LoginTimeout))
+	if s.draining {
+		s.client.SetReadDeadline(longAgo)
+	}
+	s.mu.Unlock()
 	ok, err := s.startup()
 	if s.user != "" && timedOut(err) {
 		last := errLoginTimeout
@@ -142,7 +150,7 @@ func (s *session) waited(came bool) {
 }
 
 // drain asks the session to end between transactions. A client that has yet to
-// log in doesn't any more.
+// log in, or to say what it wants, doesn't any more.
 func (s *session) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"github.com/fenceproxy/fenceproxy/proxy"
 )
 
 // A cancel request ends the statement of the session it names, tagged or not,
@@ -152,6 +154,61 @@ func TestServer_Shutdown(t *testing.T) {
 	}
 	if got := s.count("true"); got != 1 {
 		t.Errorf("rows: got %d, want 1", got)
+	}
+	if _, err := net.Dial("tcp", s.addrs[0]); err == nil {
+		t.Error("still accepting")
+	}
+}
+
+// A proxy that drains takes cancel requests, from clients and from peers, until
+// its last session has ended; whoever else comes is told to go elsewhere, and
+// whoever says nothing doesn't hold up the end.
+func TestServer_ShutdownTakesCancelRequests(t *testing.T) {
+	s := newStack(t, 1)
+	other := s.addProxy(s.pg.Addr(), func(server *proxy.Server) { server.Peers = []string{s.addrs[0]} })
+	c := s.session(0, "", 0)
+	if _, err := c.Exec(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	silent := dialPeer(t, s.addrs[0])
+	silent.conn.Write([]byte("\x00\x00\x00\x08\x04\xd2\x16\x2f"))
+	if answer := make([]byte, 1); !readFull(silent.conn, answer) {
+		t.Fatal("no answer to a request for TLS")
+	}
+	shut := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		shut <- s.servers[0].Shutdown(ctx)
+	}()
+	if got := silent.told(t); got != "end" { // it has begun
+		t.Errorf("a client that hasn't logged in: got %q, want an end", got)
+	}
+	late := dialPeer(t, s.addrs[0])
+	for _, through := range []string{s.addrs[0], other} {
+		done := start(c, simple, "SELECT pg_sleep(600)")
+		s.running("pg_sleep")
+		sendCancel(t, through, cancelKey(c), nil)
+		if err := <-done; code(err) != "57014" {
+			t.Errorf("cancel: got %v, want 57014", err)
+		}
+		if _, err := c.Exec(t.Context(), "ROLLBACK AND CHAIN"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := dialPeer(t, s.addrs[0])
+	p.startup(3<<16, "user\x00postgres\x00")
+	if got, want := p.told(t), "57P03 the database system is shutting down"; got != want {
+		t.Errorf("a new client: got %q, want %q", got, want)
+	}
+	if _, err := c.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Errorf("the open transaction: %v", err)
+	}
+	if err := <-shut; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if got := late.told(t); got != "end" {
+		t.Errorf("a client that has said nothing: got %q, want an end", got)
 	}
 	if _, err := net.Dial("tcp", s.addrs[0]); err == nil {
 		t.Error("still accepting")

@@ -62,7 +62,8 @@ type Server struct {
 	sessions  map[*session]struct{}
 	cancels   map[string]*session            // by cancel key
 	holders   map[lock]map[*session]struct{} // tagged sessions
-	draining  bool
+	draining  bool                           // no more sessions are taken
+	closed    bool                           // nor anything else
 	nextID    uint64
 	admitted  int // sessions that count towards MaxConnections
 
@@ -71,7 +72,8 @@ type Server struct {
 	road    road
 	peering chan struct{} // holds a token for each cancel request that peers are asked about
 
-	wg     sync.WaitGroup
+	wg     sync.WaitGroup // sessions
+	late   sync.WaitGroup // what has come since draining, of which none becomes a session
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -100,8 +102,8 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 	}
 }
 
-// Serve accepts clients on ln until Shutdown or Close, and then returns nil.
-// It closes ln.
+// Serve accepts clients on ln until Shutdown has seen the last session end, or
+// Close, and then returns nil. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	if s.draining {
@@ -116,10 +118,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	for {
 		conn, err := ln.Accept()
 		switch {
-		case s.isDraining():
-			if conn != nil {
-				conn.Close()
-			}
+		case err != nil && s.isClosed():
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
@@ -155,10 +154,18 @@ func (s *Server) start(conn net.Conn) {
 	s.Sockets.tune(conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		conn.Close()
+		return
+	}
 	s.nextID++
 	ses := newSession(s, conn, s.nextID)
 	s.sessions[ses] = struct{}{}
-	s.wg.Add(1)
+	ses.running = &s.wg
+	if s.draining {
+		ses.running = &s.late
+	}
+	ses.running.Add(1)
 	go ses.run()
 }
 
@@ -172,7 +179,7 @@ func (s *Server) ended(ses *session) {
 	}
 	s.mu.Unlock()
 	s.retag(ses, nil)
-	s.wg.Done()
+	ses.running.Done()
 }
 
 // forgetKeyLocked takes a session's cancel key out. The caller holds mu.
@@ -188,15 +195,19 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// Shutdown stops accepting, ends sessions as soon as they are between
-// transactions, and waits for all of them. When ctx ends first it ends the
-// rest at once and returns ctx's error.
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Shutdown takes no more sessions, ends those that there are as soon as they
+// are between transactions, and waits for all of them. Up to then it goes on
+// taking cancel requests, for they still have something to cancel. When ctx ends
+// first it ends the rest at once and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
-	for ln := range s.listeners {
-		ln.Close()
-	}
 	for ses := range s.sessions {
 		ses.drain()
 	}
@@ -231,25 +242,39 @@ func (s *Server) cutOff(done <-chan struct{}) {
 	}
 }
 
-// waitFor closes done when every session has ended.
+// waitFor closes done when every session has ended, and then whoever has said
+// nothing yet.
 func (s *Server) waitFor(done chan struct{}) {
 	s.wg.Wait()
+	s.mu.Lock()
+	s.closeLocked()
+	for ses := range s.sessions {
+		ses.drain()
+	}
+	s.mu.Unlock()
+	s.late.Wait()
 	close(done)
+}
+
+// closeLocked stops accepting. The caller holds mu.
+func (s *Server) closeLocked() {
+	s.draining, s.closed = true, true
+	for ln := range s.listeners {
+		ln.Close()
+	}
 }
 
 // Close ends every session at once and waits for them.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	s.draining = true
-	for ln := range s.listeners {
-		ln.Close()
-	}
+	s.closeLocked()
 	for ses := range s.sessions {
 		ses.abort()
 	}
 	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
+	s.late.Wait()
 	s.road.close()
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 type session struct {
 	srv       *Server
 	id        uint64
+	running   *sync.WaitGroup // of those that the server waits for
 	client    net.Conn
 	backend   net.Conn
 	host      *Host    // where backend goes, and endpoint the way that it took;

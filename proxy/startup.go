@@ -31,6 +31,9 @@ func (s *session) startup() (ok bool, err error) {
 	if s.database == "" {
 		s.database = s.user
 	}
+	if s.srv.isDraining() {
+		return false, s.bid(errShuttingDown, nil)
+	}
 	if !s.srv.admit(s) {
 		return false, s.bid(errTooMany, nil)
 	}

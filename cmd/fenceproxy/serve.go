@@ -67,7 +67,7 @@ func newServe(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --upstream DSN (--etcd URL,… | --embed-etcd DIR)",
 		Short: "Run the proxy",
-		Long: `Run the proxy until SIGTERM, SIGINT or SIGHUP. It then takes no more clients, lets each
+		Long: `Run the proxy until SIGTERM, SIGINT or SIGHUP. It then takes no more sessions, lets each
 session end its transaction within --drain-timeout, and cuts off the rest; a second
 SIGTERM or SIGINT cuts them off at once.
 
