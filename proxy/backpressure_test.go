@@ -51,6 +51,7 @@ func TestSession_ClientThatDoesNotRead(t *testing.T) {
 	row := string(frame('B', "\x00p\x00\x00\x00\x00\x00\x00\x00")) + string(frame('E', "\x00\x00\x00\x00\x00"))
 	for _, c := range []struct{ name, first, then string }{
 		{"results", string(frame('Q', "SELECT repeat('x', 1000) FROM generate_series(1, 1000000)\x00")), ""},
+		{"results of a long text", string(frame('Q', "SELECT repeat('x', 1000) FROM generate_series(1, 1000000) --"+strings.Repeat("é", 4<<20)+"\x00")), ""},
 		{"a long row", string(frame('Q', "SELECT repeat('x', 100000000)\x00")), ""},
 		{"a long error", string(frame('Q', "DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', 50000000); END $$\x00")), ""},
 		{"notices", string(frame('Q', "DO $$ BEGIN FOR i IN 1..1000000 LOOP RAISE NOTICE '%', repeat('x', 1000); END LOOP; END $$\x00")), ""},

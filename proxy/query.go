@@ -67,8 +67,7 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
 	original := text
 	if p.insertions != nil {
-		original = append([]byte(nil), text...)
-		e.Shift = func(pos int) int { return sqlrewrite.OriginalPosition(p.insertions, original, pos) }
+		e.Shift = sqlrewrite.NewPositions(text, p.insertions).Original
 		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
 	}
 	s.sentMidway()

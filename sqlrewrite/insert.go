@@ -20,38 +20,60 @@ func Insert(dst, text []byte, ins []Insertion) []byte {
 	return append(dst, text[from:]...)
 }
 
-// OriginalPosition maps the position of an ErrorResponse, in characters of the
-// text that Insert made and counted from 1, to one in text, the original. It
-// returns 0 for a position inside an insertion, which the client never wrote.
+// Positions maps places in a text that Insert made to places in the original.
+// It keeps neither of them.
+//
+// Characters are those of UTF-8, or bytes where the original isn't valid UTF-8.
+type Positions struct {
+	places []place // in the order of the insertions
+	length int     // of the original, in characters
+	// The parentheses of an EXECUTE, which is all of the original.
+	execute     bool
+	first, last int
+}
+
+// A place is where an insertion stands, in characters.
+type place struct{ before, added int }
+
+// NewPositions returns the Positions of what Insert makes of text.
+func NewPositions(text []byte, ins []Insertion) *Positions {
+	p := &Positions{places: make([]place, 0, len(ins))}
+	valid := utf8.Valid(text)
+	from := 0
+	for _, in := range ins {
+		p.length += characters(text[from:in.At], valid)
+		from = in.At
+		p.places = append(p.places, place{p.length, characters([]byte(in.Text), true)})
+	}
+	p.length += characters(text[from:], valid)
+	p.first, p.last, p.execute = arguments(text, valid)
+	return p
+}
+
+// Original maps the position of an ErrorResponse, in characters counted from 1.
+// It returns 0 for a position inside an insertion, which the client never wrote.
 // One behind the end, or in an EXECUTE but not among its arguments, is of
 // another text, that of the PREPARE, and stays.
-//
-// Characters are those of UTF-8, or bytes where text isn't valid UTF-8.
-func OriginalPosition(ins []Insertion, text []byte, pos int) int {
-	own := originalPosition(ins, text, pos)
-	if first, last, ok := arguments(text); ok && (own <= first+1 || own > last) {
+func (p *Positions) Original(pos int) int {
+	own := p.original(pos)
+	if p.execute && (own <= p.first+1 || own > p.last) {
 		return pos
 	}
 	return own
 }
 
-func originalPosition(ins []Insertion, text []byte, pos int) int {
-	before, from := 0, 0 // characters and bytes of text passed
-	at := pos - 1        // what is left of pos in text
-	valid := utf8.Valid(text)
-	for _, in := range ins {
-		before += characters(text[from:in.At], valid)
-		from = in.At
-		if at < before {
+func (p *Positions) original(pos int) int {
+	at := pos - 1 // what is left of pos in the original
+	for _, in := range p.places {
+		if at < in.before {
 			break
 		}
-		added := characters([]byte(in.Text), true)
-		if at < before+added {
+		if at < in.before+in.added {
 			return 0
 		}
-		at -= added
+		at -= in.added
 	}
-	if at > before+characters(text[from:], valid) {
+	if at > p.length {
 		return pos
 	}
 	return at + 1
@@ -60,7 +82,7 @@ func originalPosition(ins []Insertion, text []byte, pos int) int {
 // arguments returns the places of the parentheses of an EXECUTE, in characters,
 // if text is one and nothing else. What only begins like one is refused as a
 // whole, with a place of its own.
-func arguments(text []byte) (first, last int, ok bool) {
+func arguments(text []byte, valid bool) (first, last int, ok bool) {
 	lex := lexer{text: text}
 	if t := lex.next(); t.kind != kindWord || keywordOf(t.in(text)) != kwExecute {
 		return 0, 0, false
@@ -88,7 +110,6 @@ func arguments(text []byte) (first, last int, ok bool) {
 	for t.kind == kindSemicolon {
 		t = lex.next()
 	}
-	valid := utf8.Valid(text)
 	return characters(text[:from], valid), characters(text[:to], valid), t.kind == kindEnd
 }
 

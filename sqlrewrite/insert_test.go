@@ -27,9 +27,9 @@ func TestInsert(t *testing.T) {
 	}
 }
 
-// TestOriginalPosition goes through every character of a text with insertions
+// TestPositions goes through every character of a text with insertions
 // and compares it with the character that it came from.
-func TestOriginalPosition(t *testing.T) {
+func TestPositions(t *testing.T) {
 	type ins = sqlrewrite.Insertion
 	for _, c := range []struct {
 		name, text string
@@ -43,16 +43,16 @@ func TestOriginalPosition(t *testing.T) {
 	} {
 		marked, origin := mark(c.text, c.ins)
 		for i := range marked {
-			if got := sqlrewrite.OriginalPosition(c.ins, []byte(c.text), i+1); got != origin[i] {
+			if got := sqlrewrite.NewPositions([]byte(c.text), c.ins).Original(i + 1); got != origin[i] {
 				t.Errorf("%s: position %d (%q): got %d, want %d", c.name, i+1, marked[i], got, origin[i])
 			}
 		}
 		end := utf8.RuneCountInString(c.text) + 1
-		if got := sqlrewrite.OriginalPosition(c.ins, []byte(c.text), len(marked)+1); got != end {
+		if got := sqlrewrite.NewPositions([]byte(c.text), c.ins).Original(len(marked) + 1); got != end {
 			t.Errorf("%s: the end: got %d, want %d", c.name, got, end)
 		}
 		beyond := len(marked) + 2
-		if got := sqlrewrite.OriginalPosition(c.ins, []byte(c.text), beyond); got != beyond {
+		if got := sqlrewrite.NewPositions([]byte(c.text), c.ins).Original(beyond); got != beyond {
 			t.Errorf("%s: behind the end: got %d, want %d", c.name, got, beyond)
 		}
 	}
@@ -78,9 +78,9 @@ func mark(text string, ins []sqlrewrite.Insertion) (chars []rune, origin []int) 
 	return chars, origin
 }
 
-// TestOriginalPosition_Execute: errors of what was prepared have their place in
+// TestPositions_Execute: errors of what was prepared have their place in
 // the text of the PREPARE.
-func TestOriginalPosition_Execute(t *testing.T) {
+func TestPositions_Execute(t *testing.T) {
 	const check = "CHECK;"
 	for _, c := range []struct {
 		text      string
@@ -99,17 +99,17 @@ func TestOriginalPosition_Execute(t *testing.T) {
 		{"UPDATE p", len(check) + 8, 8},
 	} {
 		ins := []sqlrewrite.Insertion{{At: 0, Text: check}}
-		if got := sqlrewrite.OriginalPosition(ins, []byte(c.text), c.pos); got != c.want {
+		if got := sqlrewrite.NewPositions([]byte(c.text), ins).Original(c.pos); got != c.want {
 			t.Errorf("%s: %d: got %d, want %d", c.text, c.pos, got, c.want)
 		}
 	}
 }
 
-// TestOriginalPosition_Bytes: a text in a single-byte encoding has as many
+// TestPositions_Bytes: a text in a single-byte encoding has as many
 // characters as bytes.
-func TestOriginalPosition_Bytes(t *testing.T) {
+func TestPositions_Bytes(t *testing.T) {
 	ins := []sqlrewrite.Insertion{{At: 4, Text: "CHECK;"}}
-	if got, want := sqlrewrite.OriginalPosition(ins, []byte("'\xe9'; selec"), 11), 5; got != want {
+	if got, want := sqlrewrite.NewPositions([]byte("'\xe9'; selec"), ins).Original(11), 5; got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}
 }
