@@ -44,7 +44,6 @@ type Explanation struct {
 	Check     Placement
 	Where     string         // where exactly, or why there is none
 	Refusal   *fencing.Error // with PlaceRefused
-	Extended  *fencing.Error // what the extended protocol refuses alone
 }
 
 // ExplainOptions say how a session reads a text, and how the text is sent.
@@ -103,9 +102,6 @@ func (e *explainer) query(text []byte, stmts []sqlrewrite.Statement) {
 	refused := 0
 	for _, st := range stmts {
 		x := Explanation{Statement: st, Settings: sqlrewrite.Settings(text, st, e.options), Refusal: unfenceableIn(in, st.Class, st.Flags)}
-		if x.Refusal == nil {
-			x.Extended = unfenceableExecuteIn(e.txn.block, st.Class, st.Flags)
-		}
 		e.out = append(e.out, x)
 		e.step(st, fails)
 		if x.Refusal != nil && refused == 0 {

@@ -80,6 +80,9 @@ func (s *session) guardExecute() error {
 	}
 	refused := s.unfenceableExecute(st)
 	if refused == nil {
+		refused = s.unenclosed(st)
+	}
+	if refused == nil {
 		refused = s.admit(meaning{
 			settings: st.settings,
 			mayWrite: !st.known || st.mayWrite(),
@@ -91,6 +94,12 @@ func (s *session) guardExecute() error {
 		return s.refuseMessage(wire.Execute, refused)
 	}
 	s.segment.tagged = s.segment.tagged || len(st.settings) > 0
+	if s.mustEnclose(st) {
+		if err := s.enclose(); err != nil {
+			return err
+		}
+	}
+	s.segment.loose = s.segment.loose || !enclosable(st)
 	return s.execute(st)
 }
 
@@ -120,7 +129,7 @@ func (s *session) execute(st statement) error {
 		what = func() check { return s.txn.step(st.class, st.flags) }
 	}
 	ended := s.txn.ends
-	alone := st.known && st.flags&(sqlrewrite.NotInBlock|sqlrewrite.MayCommit) != 0 && s.txn.block != blockOpen
+	alone := st.known && st.flags&(sqlrewrite.NotInBlock|sqlrewrite.MayCommit) != 0 && s.txn.block != blockOpen && !s.segment.enclosed
 	c := checkNone
 	if !alone {
 		c = what()
@@ -168,6 +177,17 @@ func (s *session) inject(c check, p queue.Purpose) error {
 	return s.send(&b)
 }
 
+// injectLate sends the late check of the implicit transaction that is about to
+// end, if it needs one.
+func (s *session) injectLate() error {
+	if !s.segment.executed || !s.txn.needsLate() {
+		return nil
+	}
+	what := s.txn.late()
+	s.txn.checked = true
+	return s.inject(what, queue.Late)
+}
+
 // guardSync puts the late check at the end of an implicit transaction that
 // isn't certain to have been checked.
 func (s *session) guardSync() error {
@@ -177,12 +197,14 @@ func (s *session) guardSync() error {
 		}
 	}
 	s.synced()
-	if s.segment.executed && s.txn.needsLate() {
-		if err := s.inject(s.txn.late(), queue.Late); err != nil {
-			return err
-		}
+	if err := s.injectLate(); err != nil {
+		return err
 	}
-	e := queue.Entry{Kind: queue.Sync, Tagged: s.segment.tagged}
+	if err := s.disclose(); err != nil {
+		return err
+	}
+	e := queue.Entry{Kind: queue.Sync, Tagged: s.segment.tagged, Enclosed: s.segment.enclosed}
+	s.awaitCommit = s.awaitCommit || e.Enclosed
 	e.Ends = uint8(s.txn.sync())
 	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
 	s.midway = false

@@ -19,8 +19,14 @@ func (s *session) guard(t byte, n int) error {
 		if err != nil {
 			return err
 		}
+		if err := s.discloseMidway(); err != nil {
+			return err
+		}
 		return s.guardQuery(body)
 	case wire.FunctionCall:
+		if err := s.discloseMidway(); err != nil {
+			return err
+		}
 		return s.guardFunction()
 	case wire.Sync:
 		return s.guardSync()

@@ -24,6 +24,8 @@ const (
 		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)) OPERATOR(pg_catalog.<>) ''"
 
+	beginSQL    = "BEGIN"
+	commitSQL   = "COMMIT"
 	rollbackSQL = "ROLLBACK"
 	readbackSQL = "SELECT pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
@@ -38,6 +40,8 @@ const (
 	lateName  = reserved + "late"
 	raiseName = reserved + "raise"
 
+	beginName    = reserved + "begin"
+	commitName   = reserved + "commit"
 	readbackName = reserved + "readback"
 	rollbackName = reserved + "rollback"
 	resolveName  = reserved + "resolve" // never made

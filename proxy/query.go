@@ -50,11 +50,10 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	// Nothing can be added to an empty text without changing its answer, nor to
 	// a statement that needs a block, beside which another makes one.
 	alone := len(stmts) == 0 || len(stmts) == 1 && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
-	if alone && s.segment.executed && s.txn.needsLate() {
-		if err := s.inject(s.txn.late(), queue.Late); err != nil {
+	if alone {
+		if err := s.injectLate(); err != nil {
 			return err
 		}
-		s.txn.checked = true
 	}
 	var p plan
 	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit

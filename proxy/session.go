@@ -97,6 +97,8 @@ type segment struct {
 	executed bool // an Execute was
 	tagged   bool // a setting of the tag changes in it
 	unknown  bool // a statement that the proxy can't be sure of ran in it
+	loose    bool // no block can be put around what ran in it
+	enclosed bool // the proxy has put a block around it
 	dropping bool // it has failed, and what comes up to its Sync is dropped here
 }
 

@@ -68,16 +68,7 @@ func (s *session) unfenceableExecute(st statement) *fencing.Error {
 	if s.txn.block == blockFailed || !s.hasTag() && !s.lockedBefore(st.class) {
 		return nil
 	}
-	return unfenceableExecuteIn(s.txn.block, st.class, st.flags)
-}
-
-// unfenceableExecuteIn is unfenceableIn for the extended protocol.
-func unfenceableExecuteIn(in block, class sqlrewrite.Class, flags sqlrewrite.Flags) *fencing.Error {
-	if flags&sqlrewrite.MayCommit != 0 && in != blockOpen {
-		return fencing.Refuse(fencing.CodeNotFenceable, "CALL and DO may commit in the middle, so no check can be made atomic with them").With(
-			"", "Run it between BEGIN and COMMIT.")
-	}
-	return unfenceableIn(in, class, flags)
+	return unfenceableIn(s.txn.block, st.class, st.flags)
 }
 
 // unsplit refuses a text that Split gave up.

@@ -116,10 +116,9 @@ type explainedStatement struct {
 	Flags     []string `json:"flags,omitempty"`
 	Tag       []string `json:"tag,omitempty"` // what it does to the tag
 
-	Check    string   `json:"check"`
-	Where    string   `json:"where"`
-	Refusal  *refusal `json:"refusal,omitempty"`
-	Extended *refusal `json:"extended_protocol_refusal,omitempty"`
+	Check   string   `json:"check"`
+	Where   string   `json:"where"`
+	Refusal *refusal `json:"refusal,omitempty"`
 }
 
 // decider are the words that decided a class.
@@ -149,7 +148,7 @@ func explainStatement(text []byte, number int, x proxy.Explanation) explainedSta
 		Number: number, Text: string(text[st.Start:st.End]),
 		Class: st.Class.String(), Reason: st.Why.Reason.String(),
 		Check: x.Check.String(), Where: x.Where,
-		Refusal: newRefusal(x.Refusal), Extended: newRefusal(x.Extended),
+		Refusal: newRefusal(x.Refusal),
 	}
 	out.Line, out.Column = sqlrewrite.Position(text, st.Start)
 	if words := st.Why.In(text); words != "" {
@@ -230,9 +229,5 @@ func (st explainedStatement) print(p *page, digits int) {
 		p.labelled(indent, "hint", r.Hint)
 	default:
 		p.labelled(indent, "check", st.Check+": "+st.Where)
-	}
-	if r := st.Extended; r != nil {
-		p.labelled(indent, "but", "over the extended protocol refused, "+r.Code+": "+r.Message)
-		p.labelled(indent, "hint", r.Hint)
 	}
 }

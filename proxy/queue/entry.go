@@ -78,13 +78,15 @@ const (
 	// Resolve: a Sync and a Close behind it whose answers tell which Syncs a
 	// COPY that failed had read.
 	Resolve
+	// Enclose: the BEGIN and COMMIT that the proxy puts around a segment.
+	Enclose
 	// Rollback: the end of a transaction whose late check failed; its
 	// ReadyForQuery is the client's.
 	Rollback
 )
 
 var purposeNames = [...]string{
-	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "resolve", "rollback",
+	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "resolve", "enclose", "rollback",
 }
 
 func (p Purpose) String() string { return purposeNames[p] }
@@ -105,6 +107,9 @@ type Entry struct {
 	// Ends is what the request side knows of how transactions end within this
 	// entry; it is handed back untouched.
 	Ends uint8
+	// Enclosed: the proxy has put a block around the segment. Where it has
+	// failed the client must find it ended: see LateCommit.
+	Enclosed bool
 	// Tagged: a setting of the tag changes within this entry.
 	Tagged bool
 	// Confirms, if not 0, is what the reply to this entry shows to have come

@@ -304,7 +304,7 @@ func (q *Queue) end(e *Entry) Outcome {
 	switch {
 	case e.Purpose == Readback, e.Purpose == Resolve, e.Purpose == Probe && !q.failed:
 		out.Verdict = Hide
-	case q.failed && q.failedIn == LateCommit:
+	case q.failed && (q.failedIn == LateCommit || e.Enclosed):
 		out.Verdict = Withhold
 	}
 	q.told = q.told || e.Purpose != Resolve
