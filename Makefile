@@ -8,6 +8,8 @@ PG_VERSIONS  ?=
 # make wire-fuzz N=100000 SEED=1
 N            ?= 2000
 SEED         ?= $(shell date +%s)
+# make grammar TEXTS=100000 SEED=1
+TEXTS        ?= 100000
 # make clients CLIENTS=psql,pgx
 CLIENTS      ?= all
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -15,7 +17,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz wire wire-fuzz clients pg-regress bench-idle clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress bench-idle clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -54,6 +56,11 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 fuzz: ## each fuzz target for FUZZ_TIME (20s)
 	@testharness/setup.sh go cc
 	testharness/fuzz.sh $(FUZZ_TIME)
+
+grammar: ## how SQL is read, against PostgreSQL's grammar: its own scripts, and TEXTS (100000) made of them from SEED
+	@testharness/setup.sh go cc postgres
+	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_GRAMMAR_SUITE="$$files/src" FENCEPROXY_GRAMMAR_TEXTS=$(TEXTS) FENCEPROXY_GRAMMAR_SEED=$(SEED) \
+		$(GO) test -count=1 -timeout 1h -v -run 'TestSplit_(Scripts|Mutants)$$' ./sqlrewrite
 
 wire: ## wire scripts, straight to PostgreSQL and through the proxy, on PG_VERSIONS
 	@testharness/setup.sh go cc postgres
