@@ -14,7 +14,7 @@ import (
 //
 // An entry is the letter of the message, with "/purpose" where it is hidden,
 // or "Q[purpose,purpose]" for a Query with a plan; Ds and Dp are the two
-// Describes.
+// Describes, and "S+" is the Sync of a segment in a block of the proxy's own.
 //
 // A reply is a letter and a sign: none for Forward, - for Hide, ! for Refuse,
 // @ for Capture, ~ for Withhold, and * for "not expected". A ReadyForQuery
@@ -43,11 +43,12 @@ func entry(t *testing.T, token string) queue.Entry {
 	t.Helper()
 	name, purpose, _ := strings.Cut(token, "/")
 	name, plan, planned := strings.Cut(strings.TrimSuffix(name, "]"), "[")
+	name, enclosed := strings.CutSuffix(name, "+")
 	kind, ok := kinds[name]
 	if !ok {
 		t.Fatalf("no such entry: %q", token)
 	}
-	e := queue.Entry{Kind: kind, Purpose: lookup(t, purpose)}
+	e := queue.Entry{Kind: kind, Purpose: lookup(t, purpose), Enclosed: enclosed}
 	if planned {
 		e.Plan = []queue.Purpose{}
 		for p := range strings.SplitSeq(plan, ",") {
@@ -171,6 +172,9 @@ func TestQueue_Hidden(t *testing.T) {
 		{"client fails before the check, told before the check is sent", "> B E < 2 E > " + late + "S < Z?client"},
 		{"Sync fails after a late check", "> B E " + late + "S < 2 C 2- C- 3- E Z?client"},
 		{"late check before COMMIT fails", "> B " + commit + "E S < 2 2- E! Z~?late-commit > B/rollback E/rollback C/rollback S/rollback < 2- C- 3- Z"},
+		{"a block around the segment", "> B E/enclose E E/enclose S+ < 2 C- C C- Z"},
+		{"a block around the segment fails", "> B E/enclose E E/enclose S+ < 2 C- E Z~?client > E/rollback S/rollback < C- Z"},
+		{"a block around the segment fails at its end", "> B E/enclose E E/enclose S+ < 2 C- C E! Z~?enclose"},
 		{"the ROLLBACK after it fails", "> B " + commit + "E S < 2 2- E! Z~?late-commit > B/rollback E/rollback C/rollback S/rollback < E- Z?rollback"},
 		{"late check before COMMIT passes", "> B " + commit + "E S < 2 2- C- 3- C Z"},
 		{"COMMIT fails after its check", "> B " + commit + "E S < 2 2- C- 3- E Z?client"},
