@@ -17,4 +17,6 @@ type Verification struct {
 	LockKey  string // etcd key of the holder
 	Cluster  string // etcd cluster id, hex
 	Revision int64  // header revision of the read
+
+	epoch int32 // of the lineage that the Claimer knew before the read
 }

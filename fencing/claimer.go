@@ -197,7 +197,10 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 	} else if done {
 		return OutcomeKnown, nil
 	}
-	v, refusal := c.verify(p)
+	if refusal := c.learnLineage(database, p); refusal != nil {
+		return OutcomeRefused, refusal
+	}
+	v, refusal := c.verify(database, p)
 	if refusal != nil {
 		return OutcomeRefused, c.orStale(database, p, refusal)
 	}
@@ -211,19 +214,19 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 		if refusal != nil {
 			return OutcomeRefused, refusal
 		}
+		c.history.saw(database, r.where.Epoch)
 		switch r.outcome {
-		case outcomeRaised:
+		case outcomeRaised, outcomeHeld:
 			c.known.add(database, p, r.where)
 			c.history.add(database, p.Token, v)
+			if r.outcome == outcomeHeld {
+				return OutcomeHeld, nil
+			}
 			return OutcomeRaised, nil
-		case outcomeHeld:
-			c.known.add(database, p, r.where)
-			c.history.add(database, p.Token, v)
-			return OutcomeHeld, nil
 		case outcomeForeign:
 			return OutcomeRefused, lineage(p, "etcd cluster %s is not the one that the marks in database %s came from", v.Cluster, database)
-		case outcomeStale, outcomeBehind:
-			if v, refusal = c.again(p, r); refusal != nil {
+		case outcomeStale, outcomeBehind, outcomeReplaced:
+			if v, refusal = c.again(database, p, r); refusal != nil {
 				return OutcomeRefused, refusal
 			}
 		default:
@@ -249,6 +252,9 @@ func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.ClaimTimeout)
 	defer cancel()
 	m, here, err := c.Store.mark(ctx, database, p.Key)
+	if err == nil {
+		c.history.saw(database, here.Epoch)
+	}
 	switch {
 	case err != nil:
 		return false, c.Store.refusal(database, p, err)
@@ -260,11 +266,13 @@ func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
 	return true, nil
 }
 
-// verify asks the Authority.
-func (c *Claimer) verify(p Pair) (Verification, *Error) {
+// verify asks the Authority, in the lineage that is known now.
+func (c *Claimer) verify(database string, p Pair) (Verification, *Error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.VerifyTimeout)
 	defer cancel()
+	epoch := c.history.epoch(database)
 	v, err := c.Authority.Verify(ctx, p.Key, p.Token)
+	v.epoch = epoch
 	if err == nil {
 		return v, nil
 	}
@@ -295,15 +303,19 @@ func (c *Claimer) orStale(database string, p Pair, refusal *Error) *Error {
 // Mostly the mark is just younger. But if etcd, asked after the mark was seen,
 // still knows less than the mark says, then its history went backwards: a
 // revision never falls, and a former holder never becomes the holder again.
-func (c *Claimer) again(p Pair, r raised) (Verification, *Error) {
-	v, refusal := c.verify(p)
+func (c *Claimer) again(database string, p Pair, r raised) (Verification, *Error) {
+	v, refusal := c.verify(database, p)
 	switch {
+	case refusal != nil && r.outcome == outcomeReplaced:
+		return v, c.orStale(database, p, refusal)
 	case refusal != nil && r.mark.Token > p.Token:
 		return v, stale(p, r.mark)
 	case refusal != nil:
 		return v, refusal
+	case r.outcome == outcomeReplaced:
+		return v, nil // what was read before tells nothing of this etcd
 	case v.Revision < r.highest:
-		return v, lineage(p, "etcd is at revision %d, below the accepted token %d", v.Revision, r.highest)
+		return v, lineage(p, "etcd is at revision %d, and was at %d before", v.Revision, r.highest)
 	case r.outcome == outcomeStale:
 		return v, lineage(p, "etcd names it the holder's, but token %d was accepted before", r.mark.Token)
 	}

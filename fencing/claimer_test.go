@@ -173,7 +173,7 @@ func TestClaimer_Lineage(t *testing.T) {
 		e := holder("b", 12)
 		e.rev = 20
 		err := s.claimer(e).Claim(t.Context(), database, fencing.Pair{Key: "b", Token: 12})
-		refusal(t, err, fencing.CodeLineage, "revision 20, below the accepted token 100")
+		refusal(t, err, fencing.CodeLineage, "revision 20, and was at 100 before")
 		if got := s.mark("b"); got != 0 {
 			t.Errorf("the mark is %d, want none", got)
 		}

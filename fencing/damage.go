@@ -27,6 +27,7 @@ func parts() []string {
 		"lineage cluster text",
 		"lineage adopted_at timestamp with time zone",
 		"lineage adopted_by text",
+		"lineage floor bigint",
 		"lineage PRIMARY KEY (epoch)",
 		"mark resource_key text",
 		"mark token bigint",

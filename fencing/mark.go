@@ -21,10 +21,12 @@ type Mark struct {
 	Comparable bool
 }
 
-// whereabouts tell one PostgreSQL and one history of it from others.
+// whereabouts tell one PostgreSQL and one history of it from others, and one
+// history of etcd.
 type whereabouts struct {
 	System   string // system identifier
 	Timeline string // "standby" on one
+	Epoch    int32  // of the lineage, 0 before the first claim
 }
 
 // mark reads what is accepted for key.
@@ -33,13 +35,20 @@ func (s *Store) mark(ctx context.Context, database, key string) (Mark, whereabou
 	if err != nil {
 		return Mark{}, whereabouts{}, err
 	}
-	const query = "SELECT token, lock_key, claimed_at, comparable, system_id, timeline FROM fence.accepted($1)"
+	const query = "SELECT token, lock_key, claimed_at, comparable, system_id, timeline, epoch FROM fence.accepted($1)"
 	m := Mark{Key: key}
 	var w whereabouts
 	var token *int64
 	var lockKey *string
 	var at *time.Time
-	if err := p.watch.QueryRow(ctx, query, key).Scan(&token, &lockKey, &at, &m.Comparable, &w.System, &w.Timeline); err != nil {
+	ask := func() error {
+		return p.watch.QueryRow(ctx, query, key).Scan(&token, &lockKey, &at, &m.Comparable, &w.System, &w.Timeline, &w.Epoch)
+	}
+	err = ask()
+	if err != nil && !answered(err) && ctx.Err() == nil {
+		err = ask() // a connection that was kept may have been cut since
+	}
+	if err != nil {
 		return Mark{}, whereabouts{}, err
 	}
 	m.set(token, lockKey, at)
@@ -56,16 +65,17 @@ func (m *Mark) set(token *int64, lockKey *string, at *time.Time) {
 type raised struct {
 	outcome string
 	mark    Mark
-	highest int64 // highest mark of the lineage, 0 without any
+	highest int64 // how far etcd is known to have come, 0 if nothing is
 	where   whereabouts
 }
 
 const (
-	outcomeRaised  = "raised"
-	outcomeHeld    = "held"
-	outcomeStale   = "stale"
-	outcomeBehind  = "behind"
-	outcomeForeign = "foreign"
+	outcomeRaised   = "raised"
+	outcomeHeld     = "held"
+	outcomeStale    = "stale"
+	outcomeBehind   = "behind"
+	outcomeForeign  = "foreign"
+	outcomeReplaced = "replaced"
 )
 
 // claimConn takes a connection whose server-side time-outs are below limit, so
@@ -97,8 +107,8 @@ func (s *Store) claimConn(ctx context.Context, database string, limit time.Durat
 // raise runs fence.claim once. When it returns without an error, its
 // transaction has been committed.
 func raise(ctx context.Context, conn *pgxpool.Conn, p Pair, v Verification, by string) (raised, error) {
-	const query = `SELECT outcome, token, lock_key, claimed_at, coalesce(highest, 0), system_id, timeline
-		FROM fence.claim($1, $2, $3, $4, $5, $6)`
+	const query = `SELECT outcome, token, lock_key, claimed_at, coalesce(highest, 0), system_id, timeline, epoch
+		FROM fence.claim($1, $2, $3, $4, $5, $6, $7)`
 	data := conn.Conn().PgConn().CustomData()
 	delete(data, warned)
 	r := raised{mark: Mark{Key: p.Key, Comparable: true}}
@@ -107,8 +117,8 @@ func raise(ctx context.Context, conn *pgxpool.Conn, p Pair, v Verification, by s
 	var at *time.Time
 	// Scan returns when the server's ReadyForQuery was read, and so after the
 	// commit: QueryRow reads its rows to their end.
-	err := conn.QueryRow(ctx, query, p.Key, int64(p.Token), v.LockKey, v.Cluster, v.Revision, by).
-		Scan(&r.outcome, &token, &lockKey, &at, &r.highest, &r.where.System, &r.where.Timeline)
+	err := conn.QueryRow(ctx, query, p.Key, int64(p.Token), v.LockKey, v.Cluster, v.Revision, v.epoch, by).
+		Scan(&r.outcome, &token, &lockKey, &at, &r.highest, &r.where.System, &r.where.Timeline, &r.where.Epoch)
 	if err != nil {
 		return raised{}, err
 	}

@@ -34,9 +34,9 @@ func TestStore_Preflight(t *testing.T) {
 	}{
 		{"the owner", "", "", adminRol, database, nil},
 		{"a superuser", "", "", "postgres", database, nil},
-		{"a role that may claim", "GRANT EXECUTE ON FUNCTION fence.claim(text, bigint, text, text, bigint, text), fence.accepted(text), fence.version() TO app_user; GRANT pg_read_all_stats, pg_signal_backend TO app_user",
-			"REVOKE ALL ON FUNCTION fence.claim(text, bigint, text, text, bigint, text), fence.accepted(text), fence.version() FROM app_user; REVOKE pg_read_all_stats, pg_signal_backend FROM app_user", appRole, database, nil},
-		{"an app's role", "", "", appRole, database, []string{"role app_user may not claim", "GRANT EXECUTE ON FUNCTION fence.claim(text, bigint, text, text, bigint, text), fence.accepted(text), fence.version() TO app_user"}},
+		{"a role that may claim", "GRANT EXECUTE ON FUNCTION fence.claim(text, bigint, text, text, bigint, integer, text), fence.accepted(text), fence.current_lineage(), fence.version() TO app_user; GRANT pg_read_all_stats, pg_signal_backend TO app_user",
+			"REVOKE ALL ON FUNCTION fence.claim(text, bigint, text, text, bigint, integer, text), fence.accepted(text), fence.current_lineage(), fence.version() FROM app_user; REVOKE pg_read_all_stats, pg_signal_backend FROM app_user", appRole, database, nil},
+		{"an app's role", "", "", appRole, database, []string{"role app_user may not claim", "GRANT EXECUTE ON FUNCTION fence.claim(text, bigint, text, text, bigint, integer, text), fence.accepted(text), fence.current_lineage(), fence.version() TO app_user"}},
 		{"no schema", "", "", adminRol, "postgres", []string{"schema fence is not installed", "fenceproxy init --upstream 'postgres://fence_admin@127.0.0.1:", "/postgres'"}},
 		{"no such database", "", "", adminRol, "nowhere", []string{`database "nowhere" does not exist`}},
 		{"no such role", "", "", "nobody", database, []string{`role "nobody" does not exist`}},

@@ -11,11 +11,11 @@ import (
 )
 
 // claimSignature names fence.claim as regprocedure reads it.
-const claimSignature = "fence.claim(text, bigint, text, text, bigint, text)"
+const claimSignature = "fence.claim(text, bigint, text, text, bigint, integer, text)"
 
 // claimFunctions are what a role needs EXECUTE on to claim without owning the
 // schema.
-var claimFunctions = []string{claimSignature, "fence.accepted(text)", "fence.version()"}
+var claimFunctions = []string{claimSignature, "fence.accepted(text)", "fence.current_lineage()", "fence.version()"}
 
 func grantClaims(role string) string {
 	return "GRANT EXECUTE ON FUNCTION " + strings.Join(claimFunctions, ", ") + " TO " + role
@@ -58,7 +58,7 @@ func stale(p Pair, m Mark) *Error {
 func lineage(p Pair, format string, args ...any) *Error {
 	return Refuse(CodeLineage, "%s token %d: "+format, append([]any{p.Key, p.Token}, args...)...).With(
 		"etcd was restored from an older backup or replaced, so its revisions and the tokens accepted so far can't be compared.",
-		"Every new claim in this database is refused until an operator has looked at etcd. If it was replaced for good, follow \"When etcd is replaced\" in fenceproxy's README.")
+		"Every new claim in this database is refused until an operator has looked at etcd. If it was replaced for good, run fenceproxy adopt-lineage; \"When etcd is replaced\" in fenceproxy's README says what to do before.")
 }
 
 func notInstalled(err error) bool {

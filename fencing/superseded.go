@@ -8,7 +8,8 @@ import (
 
 // Superseded returns an *Error with CodeStale if a token of tag is below the
 // mark of its key in database, also if a claim that is under way raises the mark
-// above it before ctx ends, and nil if none is. Any other error means that it
+// above it before ctx ends, one with CodeLineage if this Claimer claimed it in a
+// lineage that is over, and nil if neither is so. Any other error means that it
 // can't be told.
 func (c *Claimer) Superseded(ctx context.Context, database string, tag Tag) error {
 	for {
@@ -18,12 +19,17 @@ func (c *Claimer) Superseded(ctx context.Context, database string, tag Tag) erro
 			return fmt.Errorf("look for claims: %w", err)
 		}
 		for _, p := range tag {
-			m, _, err := c.Store.mark(ctx, database, p.Key)
+			then, known := c.known.get(database, p)
+			m, now, err := c.Store.mark(ctx, database, p.Key)
 			if err != nil {
 				return fmt.Errorf("look at the mark of %s: %w", p.Key, err)
 			}
 			if m.Comparable && m.Token > p.Token {
 				return stale(p, m)
+			}
+			if known && then.Epoch != now.Epoch {
+				return Refuse(CodeLineage, "%s token %d is of an etcd history that an operator has replaced", p.Key, p.Token).With(
+					"All sessions that were open then have been ended.", "Stop this work. Acquire the lock again, and connect again with its token.")
 			}
 		}
 		if !claiming {

@@ -47,10 +47,8 @@ func (a *Authority) Verify(ctx context.Context, key string, token fencing.Token)
 // and a quorum. Otherwise ErrUnavailable in one line that names the endpoints
 // and the cause.
 func (a *Authority) Ping(ctx context.Context) error {
-	if _, err := a.ask(ctx, strings.TrimSuffix(a.Prefix, "/")+"/.ping"); err != nil {
-		return outage(a.client, err)
-	}
-	return nil
+	_, _, err := a.Position(ctx)
+	return err
 }
 
 // ask reads a lock's queue. A try uses at most two thirds of the time that is

@@ -82,7 +82,12 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	defer cancel()
 	err := s.claims().Superseded(ctx, s.database, tag)
 	var stale *fencing.Error
-	if !errors.As(err, &stale) || stale.Code != fencing.CodeStale {
+	switch {
+	case !errors.As(err, &stale):
+		return nil
+	case stale.Code == fencing.CodeLineage:
+		return stale
+	case stale.Code != fencing.CodeStale:
 		return nil
 	}
 	s.srv.Metrics.Evictions.WithLabelValues("terminated").Inc()

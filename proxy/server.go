@@ -27,7 +27,8 @@ type Claims interface {
 	Claim(ctx context.Context, database string, p fencing.Pair) error
 	// Superseded returns a *fencing.Error with CodeStale if a token of the tag
 	// is below its mark, or gets below it by a claim that is under way, before
-	// ctx ends; nil if none is, and another error if that can't be told.
+	// ctx ends; one with CodeLineage if it is of an etcd history that is over;
+	// nil if none is, and another error if that can't be told.
 	Superseded(ctx context.Context, database string, tag fencing.Tag) error
 }
 

@@ -1,9 +1,10 @@
 -- The claim: raises a mark to a token that etcd has just confirmed, or says
 -- why not. For the role that runs claims, never for applications.
 
--- Which PostgreSQL this is: a token that was verified on one timeline is
--- verified anew on another, for a failover may have lost the mark.
-CREATE OR REPLACE FUNCTION fence.whereabouts(OUT system_id text, OUT timeline text)
+-- Which PostgreSQL this is, and which lineage of etcd's (0 is none yet): a token
+-- that was verified on one timeline is verified anew on another, for a failover
+-- may have lost the mark.
+CREATE OR REPLACE FUNCTION fence.whereabouts(OUT system_id text, OUT timeline text, OUT epoch integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,6 +15,7 @@ BEGIN
     ELSE
         timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
     END IF;
+    SELECT coalesce(max(l.epoch), 0) INTO epoch FROM fence.lineage AS l;
 END
 $$;
 
@@ -46,15 +48,15 @@ $$;
 CREATE OR REPLACE FUNCTION fence.accepted(
     p_key text,
     OUT token bigint, OUT lock_key text, OUT claimed_at timestamptz, OUT comparable boolean,
-    OUT system_id text, OUT timeline text)
+    OUT system_id text, OUT timeline text, OUT epoch integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    SELECT m.token, m.lock_key, m.claimed_at, m.lineage = (SELECT max(l.epoch) FROM fence.lineage AS l)
+    SELECT w.system_id, w.timeline, w.epoch INTO system_id, timeline, epoch FROM fence.whereabouts() AS w;
+    SELECT m.token, m.lock_key, m.claimed_at, m.lineage = epoch
         INTO token, lock_key, claimed_at, comparable FROM fence.mark AS m WHERE m.resource_key = p_key;
     comparable := coalesce(comparable, false);
-    SELECT w.system_id, w.timeline INTO system_id, timeline FROM fence.whereabouts() AS w;
 END
 $$;
 
@@ -62,26 +64,30 @@ $$;
 --   raised   the mark is p_token now, and was lower or missing
 --   held     the mark was p_token already: nothing written, nobody waited for
 --   stale    the mark is higher
---   behind   the mark of some key is above p_revision: either etcd's history
---            went backwards, or that mark is younger than the verification.
---            Which of the two, a verification begun after this answer tells
+--   behind   etcd was above p_revision already when the mark of some key was
+--            raised, or when marks were removed: either etcd's history went
+--            backwards, or that is younger than the verification. Which of the
+--            two, a verification begun after this answer tells
 --   foreign  p_cluster is not the etcd cluster that the marks came from
--- with the mark as it is then, and the highest mark of the lineage for behind.
+--   replaced p_epoch, which the proxy knew when it asked etcd, is not the
+--            lineage any more: what it asked may have been the former etcd
+-- with the mark as it is then, and how far etcd is known to have come.
 --
 -- The UPDATE waits for the share locks of running checked transactions. That
 -- wait is the barrier: when this function's transaction has committed, none
 -- with a lower token can commit any more. INSERT … ON CONFLICT DO UPDATE would
 -- lock the row, and so wait, where nothing is to be raised.
 CREATE OR REPLACE FUNCTION fence.claim(
-    p_key text, p_token bigint, p_lock_key text, p_cluster text, p_revision bigint, p_by text,
+    p_key text, p_token bigint, p_lock_key text, p_cluster text, p_revision bigint, p_epoch integer, p_by text,
     OUT outcome text, OUT token bigint, OUT lock_key text, OUT claimed_at timestamptz, OUT highest bigint,
-    OUT system_id text, OUT timeline text)
+    OUT system_id text, OUT timeline text, OUT epoch integer)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_lineage fence.lineage;
     v_mark    fence.mark;
+    v_first   boolean := false;
 BEGIN
     IF p_token > p_revision THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -97,17 +103,23 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction', MESSAGE = 'a standby can''t accept a claim';
     END IF;
     LOOP
+        -- In this order: where the mark was removed, the floor says so.
+        SELECT * INTO v_mark FROM fence.mark AS m WHERE m.resource_key = p_key;
         SELECT * INTO v_lineage FROM fence.lineage AS l ORDER BY l.epoch DESC LIMIT 1;
         IF NOT FOUND THEN
             INSERT INTO fence.lineage VALUES (1, p_cluster, clock_timestamp(), session_user) ON CONFLICT DO NOTHING;
+            v_first := FOUND;
             CONTINUE;
         END IF;
-        SELECT max(m.token) INTO highest FROM fence.mark AS m WHERE m.lineage = v_lineage.epoch;
-        SELECT * INTO v_mark FROM fence.mark AS m WHERE m.resource_key = p_key;
+        epoch := v_lineage.epoch;
+        SELECT greatest(max(m.token), v_lineage.floor) INTO highest FROM fence.mark AS m WHERE m.lineage = v_lineage.epoch;
         token := v_mark.token;
         lock_key := v_mark.lock_key;
         claimed_at := v_mark.claimed_at;
-        IF v_lineage.cluster <> p_cluster THEN
+        IF v_lineage.epoch <> p_epoch AND NOT v_first THEN
+            outcome := 'replaced';
+            RETURN;
+        ELSIF v_lineage.cluster <> p_cluster THEN
             outcome := 'foreign';
             RETURN;
         ELSIF highest > p_revision THEN

@@ -1,6 +1,8 @@
 -- Everybody may run the check, and nobody but the owner anything else. Roles
 -- that run claims without owning the schema are granted EXECUTE on fence.claim,
--- fence.accepted and fence.version by hand, and keep it over upgrades.
+-- fence.accepted, fence.current_lineage and fence.version by hand (fence.old_marks
+-- and fence.forget too where marks are to be removed), and keep it over upgrades
+-- that leave these functions' arguments as they are.
 REVOKE ALL ON SCHEMA fence FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA fence FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA fence FROM PUBLIC;
