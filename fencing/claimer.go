@@ -44,8 +44,9 @@ type ClaimReport struct {
 	Outcome  Outcome
 	Err      *Error // nil unless Outcome is OutcomeRefused
 	Took     time.Duration
-	Evicted  int // sessions of this proxy that were told to end
-	Ended    int // backends that were ended in PostgreSQL
+	Evicted  int   // sessions of this proxy that were told to end
+	Ended    int   // backends that were ended in PostgreSQL
+	Epoch    int32 // of the lineage, as far as the Claimer knows
 }
 
 // An Outcome is how a claim ended.
@@ -183,7 +184,7 @@ func (c *Claimer) carryOut(database string, p Pair) *Error {
 	began := time.Now()
 	report := ClaimReport{Database: database, Pair: p}
 	report.Outcome, report.Err = c.steps(database, p, &report)
-	report.Took = time.Since(began)
+	report.Took, report.Epoch = time.Since(began), c.history.epoch(database)
 	if c.Observer != nil {
 		c.Observer.ClaimDone(report)
 	}

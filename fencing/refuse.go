@@ -61,6 +61,9 @@ func lineage(p Pair, format string, args ...any) *Error {
 		"Every new claim in this database is refused until an operator has looked at etcd. If it was replaced for good, run fenceproxy adopt-lineage; \"When etcd is replaced\" in fenceproxy's README says what to do before.")
 }
 
+// NotInstalled says whether err tells that a database has no schema fence.
+func NotInstalled(err error) bool { return notInstalled(err) }
+
 func notInstalled(err error) bool {
 	return hasCode(err, codeNoSchema, codeNoFunction, codeNoTable, codeNoColumn)
 }

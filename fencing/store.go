@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -77,6 +79,18 @@ func NewStoreOf(config *pgxpool.Config) *Store {
 
 // Database returns the name of the DSN's own database.
 func (s *Store) Database() string { return s.config.ConnConfig.Database }
+
+// Databases returns the names of the databases that were used, and the DSN's
+// own.
+func (s *Store) Databases() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := map[string]bool{s.Database(): true}
+	for name := range s.pools {
+		names[name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
 
 // Close closes the connections, and waits for those that are in use. No call
 // of the Store may follow.

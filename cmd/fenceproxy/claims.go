@@ -15,6 +15,7 @@ type claimObserver struct {
 	claims *prometheus.CounterVec   // outcome, code ("" unless refused)
 	took   *prometheus.HistogramVec // outcome
 	ended  prometheus.Counter
+	alarm  *lineageAlarm
 }
 
 func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer) *claimObserver {
@@ -31,6 +32,7 @@ func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer) *clai
 			Name: "fenceproxy_claim_ended_backends_total", Help: "PostgreSQL backends that claims ended because stale work blocked them.",
 		}),
 	}
+	o.alarm = newLineageAlarm(logger, registry)
 	registry.MustRegister(o.claims, o.took, o.ended)
 	return o
 }
@@ -44,10 +46,14 @@ func (o *claimObserver) ClaimDone(r fencing.ClaimReport) {
 	o.claims.WithLabelValues(r.Outcome.String(), code).Inc()
 	o.took.WithLabelValues(r.Outcome.String()).Observe(r.Took.Seconds())
 	if r.Err != nil {
+		if r.Err.Code == fencing.CodeLineage {
+			o.alarm.claimRefused(r.Database, r.Epoch, r.Err.Message)
+		}
 		o.logger.Warn("claim refused", "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
 			"code", code, "error", r.Err, "took", r.Took)
 		return
 	}
+	o.alarm.claimAccepted(r.Database, r.Epoch)
 	o.logger.Debug("claim", "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
 		"outcome", r.Outcome.String(), "evicted", r.Evicted, "ended", r.Ended, "took", r.Took)
 }

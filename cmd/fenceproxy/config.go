@@ -20,6 +20,9 @@ const envPrefix = "FENCEPROXY_"
 // secretFlags are those whose values never stand in a message.
 var secretFlags = []string{"upstream"}
 
+// consentFlags are given to one command line, and are no settings.
+var consentFlags = []string{"yes", "force"}
+
 // environment is where variables come from.
 type environment struct {
 	lookup func(string) (string, bool)
@@ -65,6 +68,9 @@ func knownFlags(root *cobra.Command) map[string]bool {
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = f.Name != "help" })
 	}
 	delete(known, "help")
+	for _, name := range consentFlags {
+		delete(known, name)
+	}
 	return known
 }
 

@@ -60,7 +60,7 @@ func newRoot(lookup func(string) (string, bool), environ []string) *cobra.Comman
 	root.SetHelpCommand(newHelp())
 	env := environment{lookup: lookup, all: environ}
 	root.AddCommand(
-		newServe(env), newDev(), newDemo(env), newInit(env), newProtect(env), newUnprotect(env), newLock(env),
+		newServe(env), newDev(), newDemo(env), newInit(env), newProtect(env), newUnprotect(env), newAdoptLineage(env), newLock(env),
 		newExplain(), newVersion(), newActor(),
 	)
 	return root

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
-	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -88,62 +85,28 @@ func TestReadme_QuickStart(t *testing.T) {
 }
 
 // An etcd with an empty data folder in the place of the old one: new claims are
-// refused until the owner of schema fence has run what the README says, and no
-// token of the old etcd counts afterwards.
+// refused until the README's command was run, and nothing of the old etcd's
+// counts afterwards, not even a session whose very number the new one gives out.
 func TestReadme_EtcdReplaced(t *testing.T) {
-	s := stack.New(t, "app")
-	p := serveOn(t, s)
-	for range 20 { // so that the new etcd's tokens are lower
-		if _, err := s.Client.Put(t.Context(), "elsewhere", ""); err != nil {
-			t.Fatal(err)
-		}
+	r := newRestored(t)
+	r.Etcd.Close()
+	r.start(t, t.TempDir())
+	lease := hold(t, r.etcd, "order:1")
+	refusal := r.insert(t, lease.Token())
+	if code(refusal) != string(fencing.CodeLineage) || !strings.Contains(refusal.(*pgconn.PgError).Hint, "adopt-lineage") {
+		t.Fatalf("got %v, want %s and what to run", refusal, fencing.CodeLineage)
 	}
-	old := hold(t, s.Client, "order:1").Token()
-	before := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", old)...)
-	exec1(t, before, "CREATE TABLE t (i int)")
-
-	addr := strings.TrimPrefix(s.Etcd.Endpoint(), "http://")
-	s.Etcd.Close()
-	s.Etcd = leases.NewEmbedded(t.TempDir())
-	s.Etcd.Addr = addr
-	if err := s.Etcd.Start(t.Context()); err != nil {
-		t.Fatal(err)
+	r.alarm(t, 1)
+	_, command, _ := strings.Cut(strings.TrimSpace(readmeBlock(t, "shell")), " ")
+	args := strings.Fields(strings.NewReplacer("postgres://fence:secret@127.0.0.1:5432/app", r.DSN(stack.RoleFence, "app"),
+		"http://127.0.0.1:2379", r.Etcd.Endpoint()).Replace(command))
+	r.adopt(t, args, 0, "adopted: epoch 2")
+	if err := r.insert(t, lease.Token()); err != nil {
+		t.Errorf("the new holder: got %v", err)
 	}
-	lease := hold(t, etcdClient(t, s.Etcd), "order:1")
-	if lease.Token() >= old {
-		t.Fatalf("got token %d after %d: this proves nothing", lease.Token(), old)
+	r.alarm(t, 0)
+	if err := r.insert(t, r.old); code(err) != string(fencing.CodeNotHolder) {
+		t.Errorf("a new session with the old token: got %v, want %s", err, fencing.CodeNotHolder)
 	}
-	insert := func(token fencing.Token) *pgconn.PgError {
-		conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", token)...)
-		_, err := conn.Exec(t.Context(), "INSERT INTO t VALUES (1)")
-		var refusal *pgconn.PgError
-		if err != nil && !errors.As(err, &refusal) {
-			t.Fatal(err)
-		}
-		return refusal
-	}
-	refusal := insert(lease.Token())
-	if refusal == nil || refusal.Code != string(fencing.CodeLineage) || !strings.Contains(refusal.Hint, `"When etcd is replaced"`) {
-		t.Fatalf("got %+v, want %s and where to read on", refusal, fencing.CodeLineage)
-	}
-	cluster := regexp.MustCompile(`etcd cluster ([0-9a-f]+) `).FindStringSubmatch(refusal.Message)
-	if cluster == nil {
-		t.Fatalf("got %q, want the cluster in it", refusal.Message)
-	}
-
-	sql := strings.Replace(readmeBlock(t, "sql"), "CLUSTER", cluster[1], 1)
-	exec1(t, open(t, s.DSN(stack.RoleFence, "app")), sql)
-	if refusal := insert(lease.Token()); refusal != nil {
-		t.Errorf("the new holder: got %v", refusal)
-	}
-	if refusal := insert(old); refusal == nil || refusal.Code != string(fencing.CodeNotHolder) {
-		t.Errorf("a new session with the old token: got %v, want %s", refusal, fencing.CodeNotHolder)
-	}
-	if _, err := before.Exec(t.Context(), "INSERT INTO t VALUES (2)"); !strings.HasPrefix(code(err), "LF") && !before.IsClosed() {
-		t.Errorf("the old session: got %v, want a refusal", err)
-	}
-	var n int
-	if err := open(t, s.DSN(stack.RoleApp, "app")).QueryRow(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil || n != 1 {
-		t.Errorf("got %d rows, %v, want the new holder's", n, err)
-	}
+	r.oldEnded(t)
 }

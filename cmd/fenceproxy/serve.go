@@ -44,6 +44,7 @@ type serveCommand struct {
 	claimTimeout  span
 	verifyTimeout span
 	drainTimeout  span
+	markRetention wait
 	cancelPeers   peers
 	logLevel      choice
 	logFormat     choice
@@ -61,6 +62,7 @@ func newServe(env environment) *cobra.Command {
 		claimTimeout:  span(fencing.DefaultClaimTimeout),
 		verifyTimeout: span(fencing.DefaultVerifyTimeout),
 		drainTimeout:  span(defaultDrainTimeout),
+		markRetention: wait(fencing.DefaultMarkRetention),
 		logLevel:      choice{"info", []string{"debug", "info", "warn", "error"}},
 		logFormat:     choice{"text", []string{"text", "json"}},
 	}
@@ -101,6 +103,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	flags.Var(&c.claimTimeout, "claim-timeout", "the longest that a claim may take")
 	flags.Var(&c.verifyTimeout, "verify-timeout", "how long etcd may take to verify a token")
 	flags.Var(&c.drainTimeout, "drain-timeout", "how long sessions may take to end when the proxy is stopped")
+	flags.Var(&c.markRetention, "mark-retention", "how long the mark of a lock that is gone is kept; 0 is for ever")
 	flags.Var(&c.cancelPeers, "cancel-peers", "other proxies behind the same address, asked about cancel requests for sessions that this one doesn't have; a name may stand for several")
 	flags.Var(&c.logLevel, "log-level", "the least that is logged")
 	flags.Var(&c.logFormat, "log-format", "how it is logged")
@@ -146,7 +149,8 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	server := upstream.server
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
 	c.life.set(server)
-	upstream.observe(newClaimObserver(logger, registry))
+	observer := newClaimObserver(logger, registry)
+	upstream.observe(observer)
 	if err := preflight(ctx, upstream, authority); err != nil {
 		return err
 	}
@@ -156,6 +160,9 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 		}
 	}
 
+	keeper := newKeeper(upstream, authority, observer.alarm, logger, registry)
+	keeper.retention = time.Duration(c.markRetention)
+	defer runUntil(keeper.run)()
 	return c.serve(ctx, logger, server, newAdmin(registry,
 		probe{"upstream", upstream.ping}, probe{"etcd", authority.Ping}))
 }
@@ -272,6 +279,21 @@ func (c *serveCommand) drain(logger *slog.Logger, server *proxy.Server) error {
 		logger.Warn("sessions were cut off", "cause", err)
 	}
 	return nil
+}
+
+// runUntil runs work until the function that it returns is called, which waits
+// for its end.
+func runUntil(work func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // listen opens a port; the error names the flag to mend.
