@@ -45,6 +45,7 @@ func TestSession_BoundTag(t *testing.T) {
 		{"casts", calls(call{sql: "SELECT pg_catalog.set_config('fence.key', $2::text, false), set_config('fence.token', $1::varchar::text, $3::boolean)", args: text("5", "a", "f")}), ""},
 		{"a number as text", calls(call{sql: "SELECT set_config('fence.key', $1, false), set_config('fence.token', $2::bigint::text, false)", args: text("a", "5")}), ""},
 		{"a number", calls(call{sql: "SELECT set_config('fence.key', $1, false), set_config('fence.token', $2::bigint::text, false)", args: [][]byte{[]byte("a"), number(5)}, formats: []int16{0, 1}}), ""},
+		{"CAST", calls(call{sql: "SELECT set_config('fence.key', CAST($1 AS text), false), set_config('fence.token', CAST($2 AS bigint)::text, false)", args: text("a", "5")}), ""},
 		{"a stale number", calls(call{sql: "SELECT set_config('fence.key', $1, false), set_config('fence.token', $2::text, false)", types: []uint32{25, 20}, args: [][]byte{[]byte("a"), number(4)}, formats: []int16{0, 1}}), "LF001"},
 		{"a number of its Parse", calls(call{sql: "SELECT set_config('fence.key', $1, false), set_config('fence.token', $2::text, false)", types: []uint32{0, 20}, args: [][]byte{[]byte("a"), number(5)}, formats: []int16{0, 1}}), ""},
 		{"names", calls(call{sql: "SELECT set_config($1, $2, false), set_config($3, $4, $5)", args: text("fence.key", "a", "FENCE.Token", "5", "off")}), ""},

@@ -113,22 +113,32 @@ func plainNumber(text string) bool {
 	return err == nil && strconv.FormatInt(n, 10) == text
 }
 
+// isParam reports whether a parameter follows, perhaps in a CAST.
+func (p *settingParser) isParam() bool { return p.tok.kind == kindParam || p.is("cast") }
+
 // param reads a parameter and its casts.
 func (p *settingParser) param(of ParamType) (Param, bool) {
+	call := p.accept("cast")
+	if call && !p.accept("(") || p.tok.kind != kindParam {
+		return Param{}, false
+	}
 	n, err := strconv.Atoi(string(p.raw()[1:]))
 	p.take()
-	param := Param{Number: n, Type: of}
-	for first := true; p.accept("::"); first = false {
+	param, typed := Param{Number: n, Type: of}, false
+	for p.accept("::") || call && p.accept("as") {
 		t, ok := p.castType()
 		if !ok || (t == ParamBool) != (of == ParamBool) {
 			return param, false
 		}
-		if first {
-			param.Type = t
+		if !typed {
+			param.Type, typed = t, true
 		}
 		param.Whole = param.Whole || t == ParamInteger
+		if call && p.accept(")") {
+			call = false
+		}
 	}
-	return param, err == nil && n > 0
+	return param, err == nil && n > 0 && !call
 }
 
 // castType reads the name of a type that keeps a key or a token as it is.

@@ -207,7 +207,7 @@ func (p *settingParser) config() (Setting, bool) {
 }
 
 func (p *settingParser) configName(s *Setting) (ok bool) {
-	if p.tok.kind == kindParam {
+	if p.isParam() {
 		s.Bound.Name, ok = p.param(ParamText)
 		return ok
 	}
@@ -222,7 +222,7 @@ func (p *settingParser) configValue(s *Setting) (ok bool) {
 	case p.accept("null"):
 		s.Kind = Reset
 		return true
-	case p.tok.kind == kindParam:
+	case p.isParam():
 		s.Bound.Value, ok = p.param(ParamText)
 		return ok
 	}
@@ -239,7 +239,7 @@ func (p *settingParser) configLocal(s *Setting) (ok bool) {
 		return true
 	case p.accept("false"):
 		return true
-	case p.tok.kind == kindParam:
+	case p.isParam():
 		s.Bound.Local, ok = p.param(ParamBool)
 		return ok
 	}

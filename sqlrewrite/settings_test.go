@@ -99,6 +99,13 @@ func TestSettings(t *testing.T) {
 			{Kind: sqlrewrite.Unknown, Name: token, Bound: value(sqlrewrite.Param{Number: 2, Type: sqlrewrite.ParamInteger, Whole: true})},
 			{Kind: sqlrewrite.Unknown, Name: key, Bound: value(sqlrewrite.Param{Number: 1})}}},
 		{"SELECT set_config('fence.key', 'a', $1)", []setting{{Kind: sqlrewrite.Unknown, Name: key, Value: "a", Bound: sqlrewrite.Bound{Local: sqlrewrite.Param{Number: 1, Type: sqlrewrite.ParamBool}}}}},
+		{"SELECT set_config('fence.token', CAST($1 AS bigint)::text, false), set_config('fence.key', cast($2::text AS varchar), false)", []setting{
+			{Kind: sqlrewrite.Unknown, Name: token, Bound: value(sqlrewrite.Param{Number: 1, Type: sqlrewrite.ParamInteger, Whole: true})},
+			{Kind: sqlrewrite.Unknown, Name: key, Bound: value(sqlrewrite.Param{Number: 2})}}},
+		{"SELECT set_config('fence.key', CAST($1 AS text, false)", unknown("")},
+		{"SELECT set_config('fence.key', CAST($1), false)", unknown("")},
+		{"SELECT set_config('fence.key', CAST('a' AS text), false)", unknown("")},
+		{"SELECT set_config('fence.key', $1 AS text, false)", unknown("")},
 		{"SELECT set_config('work_mem', $1, false)", nil},
 		{"SELECT set_config('fence.key', $1::varchar(2), false)", unknown("")},
 		{"SELECT set_config('fence.key', $1::char, false)", unknown("")},
