@@ -292,7 +292,7 @@ func (g *generator) plain() string {
 	case 14:
 		return g.pick("LISTEN news", "NOTIFY news, 'x'", "UNLISTEN *", "NOTIFY news")
 	case 15:
-		return fmt.Sprintf(g.pick("PREPARE q AS INSERT INTO t VALUES (%d, 'q')", "PREPARE q AS SELECT %d", "EXECUTE q -- %d", "DEALLOCATE q -- %d", "DEALLOCATE ALL -- %d"), k)
+		return fmt.Sprintf(g.pick("PREPARE q AS INSERT INTO t VALUES (%d, 'q')", "PREPARE q AS SELECT %d", "EXECUTE q /* %d */", "DEALLOCATE q /* %d */", "DEALLOCATE ALL /* %d */"), k)
 	case 16:
 		return g.pick("DISCARD PLANS", "DISCARD TEMP", "")
 	case 17:
