@@ -115,6 +115,32 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+// Settings that are reported together come in any order, but not with another
+// value, nor on the other side of another message.
+func TestDifference_Settings(t *testing.T) {
+	trace := func(settings ...string) (out wire.Trace) {
+		for _, s := range settings {
+			letter, detail, _ := strings.Cut(s, " ")
+			out = append(out, wire.Event{Session: "a", Letter: letter, Detail: detail, Text: detail})
+		}
+		return out
+	}
+	a := trace("C", "S one=1", "S two=2", "Z I", "S three=3")
+	for _, c := range []struct {
+		b    wire.Trace
+		same bool
+	}{
+		{trace("C", "S two=2", "S one=1", "Z I", "S three=3"), true},
+		{trace("C", "S two=1", "S one=1", "Z I", "S three=3"), false},
+		{trace("C", "S two=2", "S three=3", "Z I", "S one=1"), false},
+		{trace("S one=1", "C", "S two=2", "Z I", "S three=3"), false},
+	} {
+		if got := wire.Difference("left", a, "right", c.b); (got == "") != c.same {
+			t.Errorf("%v and %v: got %q, want the same: %v", a, c.b, got, c.same)
+		}
+	}
+}
+
 // A script is shrunk to the messages that its failure needs.
 func TestShrink(t *testing.T) {
 	s := wire.Generate(rand.New(rand.NewPCG(7, 7)), 15)

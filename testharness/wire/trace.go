@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,11 +43,31 @@ func (t Trace) Lines() []string {
 	return lines
 }
 
+// settled is the trace with settings that were reported together in the order
+// of their names. PostgreSQL 18 reports them in the order of a list in which
+// search_path moves when a function sets it for itself, as fence.check does.
+func (t Trace) settled() Trace {
+	t = slices.Clone(t)
+	for from := 0; from < len(t); from++ {
+		to := from
+		for to < len(t) && t[to].Letter == "S" && !t[to].Sent && t[to].Session == t[from].Session {
+			to++
+		}
+		slices.SortStableFunc(t[from:to], func(a, b Event) int {
+			nameA, _, _ := strings.Cut(a.Detail, "=")
+			nameB, _, _ := strings.Cut(b.Detail, "=")
+			return strings.Compare(nameA, nameB)
+		})
+		from = max(from, to-1)
+	}
+	return t
+}
+
 // Difference shows where two traces part, with a few lines before it; "" if
 // they don't.
 func Difference(nameA string, a Trace, nameB string, b Trace) string {
 	const context = 6
-	as, bs := a.Lines(), b.Lines()
+	as, bs := a.settled().Lines(), b.settled().Lines()
 	at := 0
 	for at < len(as) && at < len(bs) && as[at] == bs[at] {
 		at++
