@@ -130,6 +130,8 @@ func (s *session) execute(st statement) error {
 	}
 	ended := s.txn.ends
 	alone := st.known && st.flags&(sqlrewrite.NotInBlock|sqlrewrite.MayCommit) != 0 && s.txn.block != blockOpen && !s.segment.enclosed
+	first, within := !s.segment.called, s.txn.block
+	s.segment.called = true
 	c := checkNone
 	if !alone {
 		c = what()
@@ -146,6 +148,9 @@ func (s *session) execute(st statement) error {
 	}
 	s.segment.unknown = s.segment.unknown || !st.known
 	e := queue.Entry{Kind: queue.Execute}
+	if c != checkNone && first && within == blockNone {
+		e.Alone = uint8(aloneAs(st.flags))
+	}
 	if s.txn.ends != ended || alone {
 		e.Ends = uint8(s.txn.ends | endCommit)
 	}

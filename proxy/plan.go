@@ -33,8 +33,7 @@ func planQuery(t *txn, own checks, stmts []sqlrewrite.Statement, size int) plan 
 	// another.
 	fails := len(stmts) == 1 && t.block == blockNone && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
 	if t.needsLate() && !fails && len(stmts) > 0 {
-		// On a line of its own: the text may end in a comment.
-		p.insert(size, "\n;"+own.text(t.late()), queue.Late)
+		p.insert(size, sqlrewrite.Separator+own.text(t.late()), queue.Late)
 	}
 	if len(p.insertions) == 0 {
 		p.purposes = nil

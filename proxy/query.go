@@ -55,6 +55,7 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 			return err
 		}
 	}
+	within := s.txn.block
 	var p plan
 	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
 	if len(stmts) != 1 || stmts[0].Flags&unmixed == 0 || s.txn.block != blockNone || s.hasTag() && stmts[0].Class != sqlrewrite.Discard {
@@ -66,7 +67,11 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
 	original := text
 	if p.insertions != nil {
-		e.Shift = sqlrewrite.NewPositions(text, p.insertions).Original
+		positions := sqlrewrite.NewPositions(text, p.insertions)
+		e.Shift, e.Separator = positions.Original, positions.Separator()
+		if within == blockNone && len(stmts) == 1 && !s.segment.open {
+			e.Alone = uint8(aloneAs(stmts[0].Flags))
+		}
 		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
 	}
 	s.sentMidway()

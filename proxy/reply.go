@@ -268,6 +268,13 @@ func (s *session) errorReply(n int) error {
 	if err != nil {
 		return s.desynchronized()
 	}
+	if out.Verdict == queue.Forward && out.Entry != nil {
+		if refused := blockedBy(alone(out.Entry.Alone), r); refused != nil {
+			s.srv.Metrics.Refusals.WithLabelValues(string(refused.Code)).Inc()
+			return s.toClient.Write(wire.AppendError(nil, report("ERROR", refused)))
+		}
+		body = asAtEnd(out.Entry, r, body)
+	}
 	switch {
 	case missed != nil:
 		return s.toClient.Write(wire.AppendError(nil, *missed))

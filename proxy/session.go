@@ -94,7 +94,8 @@ type session struct {
 type segment struct {
 	number   int  // counts the segments that were sent before
 	open     bool // something was sent since the last Sync or Query
-	executed bool // an Execute was
+	executed bool // an Execute was, or a Bind that may write
+	called   bool // an Execute was
 	tagged   bool // a setting of the tag changes in it
 	unknown  bool // a statement that the proxy can't be sure of ran in it
 	loose    bool // no block can be put around what ran in it

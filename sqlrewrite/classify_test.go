@@ -14,6 +14,7 @@ func TestSplit_Commands(t *testing.T) {
 		commits = sqlrewrite.MayCommit
 		drops   = sqlrewrite.DropsPrepared
 		tag     = sqlrewrite.TouchesTag
+		parted  = sqlrewrite.MayNotInBlock
 	)
 	for _, c := range []struct {
 		text  string
@@ -78,8 +79,8 @@ func TestSplit_Commands(t *testing.T) {
 		{"CLUSTER", sqlrewrite.MayWrite, alone},
 		{"CLUSTER VERBOSE", sqlrewrite.MayWrite, alone},
 		{"CLUSTER (VERBOSE)", sqlrewrite.MayWrite, alone},
-		{"CLUSTER t", sqlrewrite.MayWrite, 0},
-		{"CLUSTER VERBOSE t", sqlrewrite.MayWrite, 0},
+		{"CLUSTER t", sqlrewrite.MayWrite, parted},
+		{"CLUSTER VERBOSE t", sqlrewrite.MayWrite, parted},
 		{"CREATE DATABASE d", sqlrewrite.MayWrite, alone},
 		{"DROP DATABASE d", sqlrewrite.MayWrite, alone},
 		{"ALTER DATABASE d SET TABLESPACE s", sqlrewrite.MayWrite, alone},
@@ -98,7 +99,7 @@ func TestSplit_Commands(t *testing.T) {
 		{"REINDEX (VERBOSE, CONCURRENTLY) TABLE t", sqlrewrite.MayWrite, alone},
 		{"REINDEX SCHEMA s", sqlrewrite.MayWrite, alone},
 		{"REINDEX (VERBOSE) DATABASE d", sqlrewrite.MayWrite, alone},
-		{"REINDEX TABLE t", sqlrewrite.MayWrite, 0},
+		{"REINDEX TABLE t", sqlrewrite.MayWrite, parted},
 		{"ALTER TABLE t DETACH PARTITION p CONCURRENTLY", sqlrewrite.MayWrite, alone},
 		{"REFRESH MATERIALIZED VIEW CONCURRENTLY v", sqlrewrite.MayWrite, 0},
 		{"SELECT '\\'", sqlrewrite.Read, sqlrewrite.Backslash},

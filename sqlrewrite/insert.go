@@ -1,6 +1,9 @@
 package sqlrewrite
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // An Insertion is text to put in before byte At of an original.
 type Insertion struct {
@@ -27,6 +30,9 @@ func Insert(dst, text []byte, ins []Insertion) []byte {
 type Positions struct {
 	places []place // in the order of the insertions
 	length int     // of the original, in characters
+	// separator is the position of the ";" that stands between the end of the
+	// original and what Insert put there, in what it made; 0 if nothing does.
+	separator int
 	// The parentheses of an EXECUTE, which is all of the original.
 	execute     bool
 	first, last int
@@ -39,22 +45,40 @@ type place struct{ before, added int }
 func NewPositions(text []byte, ins []Insertion) *Positions {
 	p := &Positions{places: make([]place, 0, len(ins))}
 	valid := utf8.Valid(text)
-	from := 0
+	from, added := 0, 0
 	for _, in := range ins {
 		p.length += characters(text[from:in.At], valid)
 		from = in.At
-		p.places = append(p.places, place{p.length, characters([]byte(in.Text), true)})
+		here := place{p.length, characters([]byte(in.Text), true)}
+		if in.At == len(text) && strings.HasPrefix(in.Text, Separator) {
+			p.separator = p.length + added + len(Separator)
+		}
+		p.places = append(p.places, here)
+		added += here.added
 	}
 	p.length += characters(text[from:], valid)
 	p.first, p.last, p.execute = arguments(text, valid)
 	return p
 }
 
+// Separator is what an insertion at the end of a text begins with: on a line of
+// its own, for the text may end in a comment.
+const Separator = "\n;"
+
+// Separator returns the position of the ";" of a Separator in what Insert made,
+// 0 if there is none. A syntax error there is one at the end of the original,
+// which ends too early.
+func (p *Positions) Separator() int { return p.separator }
+
 // Original maps the position of an ErrorResponse, in characters counted from 1.
-// It returns 0 for a position inside an insertion, which the client never wrote.
+// It returns 0 for a position inside an insertion, which the client never wrote,
+// but the end for one where the text ends too early.
 // One behind the end, or in an EXECUTE but not among its arguments, is of
 // another text, that of the PREPARE, and stays.
 func (p *Positions) Original(pos int) int {
+	if pos == p.separator && pos > 0 {
+		return p.length + 1
+	}
 	own := p.original(pos)
 	if p.execute && (own <= p.first+1 || own > p.last) {
 		return pos

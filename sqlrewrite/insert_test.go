@@ -59,13 +59,16 @@ func TestPositions(t *testing.T) {
 }
 
 // mark returns the characters of the text that Insert makes, and for each its
-// place in the original, or 0.
+// place in the original, or 0; that of the separator is the end.
 func mark(text string, ins []sqlrewrite.Insertion) (chars []rune, origin []int) {
 	at, n := 0, 0
 	for i := 0; i <= len(text); i++ {
 		for at < len(ins) && ins[at].At == i {
-			for _, r := range ins[at].Text {
+			for j, r := range ins[at].Text {
 				chars, origin = append(chars, r), append(origin, 0)
+				if i == len(text) && ins[at].Text[:j+1] == sqlrewrite.Separator {
+					origin[len(origin)-1] = n + 1
+				}
 			}
 			at++
 		}

@@ -123,11 +123,14 @@ const (
 	// Backslash: a '…' string in it holds a backslash, so where the statement
 	// ends depends on standard_conforming_strings.
 	Backslash
+	// MayNotInBlock: it is NotInBlock if what it names has partitions, which
+	// only PostgreSQL knows: REINDEX, CLUSTER.
+	MayNotInBlock
 )
 
 var flagNames = [...]string{
 	"chain", "not in a block", "needs a block", "may commit", "copy in", "copy out",
-	"drops prepared statements", "touches the tag", "backslash in a string",
+	"drops prepared statements", "touches the tag", "backslash in a string", "not in a block if partitioned",
 }
 
 func (f Flags) String() string {

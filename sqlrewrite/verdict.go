@@ -105,11 +105,21 @@ func (c *classifier) commandVerdict() (Class, Flags) {
 	case kwVacuum:
 		return MayWrite, NotInBlock
 	case kwCluster:
-		return MayWrite, c.clusterFlags()
-	case kwCreate, kwDrop, kwAlter, kwReindex:
+		return MayWrite, partitionFlags(c.clusterFlags())
+	case kwReindex:
+		return MayWrite, partitionFlags(c.found & NotInBlock)
+	case kwCreate, kwDrop, kwAlter:
 		return MayWrite, c.found&NotInBlock | c.definitionFlags()
 	}
 	return MayWrite, 0
+}
+
+// partitionFlags adds what partitions may make of a statement to its flags.
+func partitionFlags(f Flags) Flags {
+	if f&NotInBlock == 0 {
+		f |= MayNotInBlock
+	}
+	return f
 }
 
 // clusterFlags: CLUSTER without the name of a table goes through all of them,

@@ -119,6 +119,13 @@ type Entry struct {
 	// Shift maps an error position in a rewritten Query to one in the text
 	// that the client sent. Nil: positions stay.
 	Shift func(int) int
+	// Separator is the position in a rewritten Query of the ";" that was put
+	// behind the client's text; 0: none was.
+	Separator int
+	// Alone is what the request side knows of a statement that would be a
+	// transaction by itself but for the check beside it; it is handed back
+	// untouched. 0: it would be none.
+	Alone uint8
 }
 
 // purposeAt returns the purpose of the entry's statement number n.

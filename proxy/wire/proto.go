@@ -73,6 +73,8 @@ type Report struct {
 	Message  string
 	Detail   string
 	Hint     string
+	Where    string // read only, as is
+	Position int    // where in a statement's text, in characters from 1; 0 is nowhere
 }
 
 // AppendError appends an ErrorResponse.
@@ -101,7 +103,7 @@ func ReadReport(body []byte) (Report, error) {
 	if severity == "" {
 		severity = m.Severity
 	}
-	return Report{severity, m.Code, m.Message, m.Detail, m.Hint}, nil
+	return Report{severity, m.Code, m.Message, m.Detail, m.Hint, m.Where, int(m.Position)}, nil
 }
 
 // ReportHead reads severity and code from the first bytes of the body of an
@@ -153,6 +155,16 @@ func WithPosition(dst []byte, t byte, body []byte, to func(int) int) []byte {
 			return nil
 		}
 		return strconv.AppendInt(nil, int64(n), 10)
+	})
+}
+
+// WithMessage appends to dst the error with the given body and another message.
+func WithMessage(dst, body []byte, message string) []byte {
+	return appendFields(dst, ErrorResponse, body, func(field byte, value []byte) []byte {
+		if field == 'M' {
+			return []byte(message)
+		}
+		return value
 	})
 }
 
