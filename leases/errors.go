@@ -72,7 +72,12 @@ func reason(client *clientv3.Client, err error) string {
 // outage is the error of a question that etcd didn't answer, in one line with
 // where etcd was asked and what the way to it said: ErrUnavailable, and err.
 func outage(client *clientv3.Client, err error) error {
-	text := fmt.Sprintf("%s (%s)", reason(client, err), strings.Join(client.Endpoints(), ","))
+	return outageAt(client, strings.Join(client.Endpoints(), ","), err)
+}
+
+// outageAt is outage where one of the endpoints was asked.
+func outageAt(client *clientv3.Client, endpoint string, err error) error {
+	text := fmt.Sprintf("%s (%s)", reason(client, err), endpoint)
 	if why := refused(err); why != "" {
 		text += ": " + why
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -46,22 +47,30 @@ func readQueue(ctx context.Context, kv clientv3.KV, lockPrefix string) (*queue, 
 		cluster:  strconv.FormatUint(resp.Header.ClusterId, 16),
 	}
 	for _, kv := range resp.Kvs {
-		key := string(kv.Key)
-		name := strings.TrimPrefix(key, dir)
+		name := strings.TrimPrefix(string(kv.Key), dir)
 		if strings.Contains(name, "/") {
 			q.nested++
 			continue
 		}
-		q.places = append(q.places, place{
-			key:      key,
-			name:     name,
-			lease:    clientv3.LeaseID(kv.Lease),
-			token:    fencing.Token(kv.CreateRevision),
-			modified: kv.ModRevision,
-		})
+		q.places = append(q.places, newPlace(kv, name))
 	}
-	sort.Slice(q.places, func(i, j int) bool { return q.places[i].token < q.places[j].token })
+	q.sort()
 	return q, nil
+}
+
+func newPlace(kv *mvccpb.KeyValue, name string) place {
+	return place{
+		key:      string(kv.Key),
+		name:     name,
+		lease:    clientv3.LeaseID(kv.Lease),
+		token:    fencing.Token(kv.CreateRevision),
+		modified: kv.ModRevision,
+	}
+}
+
+// sort puts the places in the order in which they get the lock.
+func (q *queue) sort() {
+	sort.Slice(q.places, func(i, j int) bool { return q.places[i].token < q.places[j].token })
 }
 
 // holder returns the place of the lock's holder, or nil if nobody holds it.
