@@ -26,12 +26,29 @@ func (s *Store) Preflight(ctx context.Context) error {
 			address(config), config.User, reason(err))
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	for _, look := range []func(context.Context, *pgx.Conn) error{s.checkServer, s.checkSchema, checkRights} {
-		if err := look(ctx, conn); err != nil {
+	for _, look := range s.Looks() {
+		if err := look.At(ctx, conn); err != nil {
 			return fmt.Errorf("upstream PostgreSQL at %s, database %s: %w", address(config), config.Database, err)
 		}
 	}
 	return nil
+}
+
+// A Look is one of the things that Preflight looks at.
+type Look struct {
+	Right string // what is so if At finds nothing wrong
+	At    func(context.Context, *pgx.Conn) error
+}
+
+// Looks returns what Preflight looks at, in order: each makes sense only if
+// those before the rights were right.
+func (s *Store) Looks() []Look {
+	return []Look{
+		{fmt.Sprintf("the server is a primary, and not older than version %d", MinServerVersion/10000), s.checkServer},
+		{fmt.Sprintf("schema fence is whole, version %d", SchemaVersion), s.checkSchema},
+		{"the proxies' role may see what blocks a claim", checkSees},
+		{"the proxies' role may end what blocks a claim", checkSignals},
+	}
 }
 
 func address(c *pgx.ConnConfig) string {
@@ -119,21 +136,32 @@ func checkFunctions(ctx context.Context, conn *pgx.Conn, initialise string) erro
 	return nil
 }
 
-// checkRights looks for what an eviction needs: to see what blocks a claim, and
-// to end it.
+// checkRights looks for what ending sessions needs.
 func checkRights(ctx context.Context, conn *pgx.Conn) error {
-	const query = `
-		SELECT pg_has_role('pg_read_all_stats', 'USAGE'), pg_has_role('pg_signal_backend', 'USAGE'), quote_ident(current_user)`
-	var sees, signals bool
+	if err := checkSees(ctx, conn); err != nil {
+		return err
+	}
+	return checkSignals(ctx, conn)
+}
+
+// checkSees and checkSignals look for what an eviction needs: to see what blocks
+// a claim, and to end it.
+func checkSees(ctx context.Context, conn *pgx.Conn) error {
+	return checkMember(ctx, conn, "pg_read_all_stats", "may not see what blocks a claim")
+}
+
+func checkSignals(ctx context.Context, conn *pgx.Conn) error {
+	return checkMember(ctx, conn, "pg_signal_backend", "may not end what blocks a claim")
+}
+
+func checkMember(ctx context.Context, conn *pgx.Conn, of, lacks string) error {
+	var member bool
 	var role string
-	if err := conn.QueryRow(ctx, query).Scan(&sees, &signals, &role); err != nil {
+	if err := conn.QueryRow(ctx, "SELECT pg_has_role($1, 'USAGE'), quote_ident(current_user)", of).Scan(&member, &role); err != nil {
 		return fmt.Errorf("ask for the rights: %w", err)
 	}
-	switch {
-	case !sees:
-		return fmt.Errorf("role %s may not see what blocks a claim; run: GRANT pg_read_all_stats TO %s", role, role)
-	case !signals:
-		return fmt.Errorf("role %s may not end what blocks a claim; run: GRANT pg_signal_backend TO %s", role, role)
+	if !member {
+		return fmt.Errorf("role %s %s; run: GRANT %s TO %s", role, lacks, of, role)
 	}
 	return nil
 }

@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenceproxy/fenceproxy/leases"
 )
 
 // Flags that several commands have, with one meaning and one default each.
@@ -30,6 +33,18 @@ func (e *etcdFlags) check() error {
 		return usagef("--lock-prefix: %q must end in /", e.prefix)
 	}
 	return nil
+}
+
+// open returns a client of the cluster that was named, for commands that can't
+// do without one. It connects in the background; the caller closes it.
+func (e *etcdFlags) open() (*clientv3.Client, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	if len(e.endpoints) == 0 {
+		return nil, usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379")
+	}
+	return leases.NewClient(e.endpoints, nil)
 }
 
 func addConfig(flags *pflag.FlagSet, path *string) {

@@ -84,13 +84,7 @@ func (c *lockCommand) parseArgs(cmd *cobra.Command, args []string) error {
 }
 
 func (c *lockCommand) run(ctx context.Context) error {
-	if err := c.etcd.check(); err != nil {
-		return err
-	}
-	if len(c.etcd.endpoints) == 0 {
-		return usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379")
-	}
-	client, err := leases.NewClient(c.etcd.endpoints, nil)
+	client, err := c.etcd.open()
 	if err != nil {
 		return err
 	}

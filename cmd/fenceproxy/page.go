@@ -10,7 +10,10 @@ import (
 const pageWidth = 80
 
 // A page is text for people, as it grows line by line.
-type page struct{ strings.Builder }
+type page struct {
+	strings.Builder
+	coloured string // the escape sequence that heads are coloured with; "" for none
+}
 
 func (p *page) line(text string) {
 	p.WriteString(strings.TrimRight(text, " "))
@@ -30,6 +33,9 @@ func (p *page) labelled(indent, label, text string) {
 func (p *page) hanging(head, text string) {
 	indent := strings.Repeat(" ", utf8.RuneCountInString(head))
 	line := head
+	if p.coloured != "" {
+		defer p.colourFrom(p.Len(), head)
+	}
 	for i, word := range strings.Fields(text) {
 		switch {
 		case i == 0:
@@ -42,6 +48,13 @@ func (p *page) hanging(head, text string) {
 		}
 	}
 	p.line(line)
+}
+
+// colourFrom colours the head of what was added since the page was that long.
+func (p *page) colourFrom(begin int, head string) {
+	text := p.String()
+	p.Reset()
+	p.WriteString(text[:begin] + p.coloured + head + "\x1b[0m" + text[begin+len(head):])
 }
 
 func (p *page) write(out io.Writer) error {
