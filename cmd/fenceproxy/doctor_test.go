@@ -53,7 +53,9 @@ func (p *patient) sound() {
 func (p *patient) diagnose(dsn, etcd string, flags ...string) (lines []string) {
 	p.t.Helper()
 	said, err := command(p.t, "", append([]string{"doctor", "--upstream", dsn, "--etcd", etcd, "--json"}, flags...)...)
-	var report struct{ Findings []struct{ Level, Text, Do string } }
+	var report struct {
+		Findings []struct{ Level, Text, Do string }
+	}
 	if json.Unmarshal([]byte(said), &report) != nil {
 		p.t.Fatalf("got %v, %q", err, said)
 	}
