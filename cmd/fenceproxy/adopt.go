@@ -63,15 +63,12 @@ any more.`,
 }
 
 func (c *adoptCommand) run(ctx context.Context) error {
-	if err := errors.Join(c.upstream.check(), c.etcd.check()); err != nil {
+	if err := c.upstream.check(); err != nil {
 		return err
 	}
-	if len(c.etcd.endpoints) == 0 {
-		return usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379")
-	}
-	client, err := leases.NewClient(c.etcd.endpoints, nil)
+	client, err := c.etcd.open()
 	if err != nil {
-		return usagef("--etcd: %v", err)
+		return err
 	}
 	defer client.Close()
 	authority := leases.NewAuthority(client)

@@ -85,7 +85,7 @@ func (c *doctorCommand) run(ctx context.Context, out io.Writer, colour bool) err
 }
 
 // lookAtPostgres returns the lineage of the marks, or nil where that isn't known.
-func (c *doctorCommand) lookAtPostgres(ctx context.Context, d *diagnosis) *lineage {
+func (c *doctorCommand) lookAtPostgres(ctx context.Context, d *diagnosis) *fencing.Lineage {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
 	d.area = "PostgreSQL " + c.upstream.where()
@@ -118,7 +118,12 @@ func (c *doctorCommand) lookAtPostgres(ctx context.Context, d *diagnosis) *linea
 			d.unseen(look.what, err)
 		}
 	}
-	return readLineage(ctx, d, conn)
+	lineage, err := fencing.LineageOf(ctx, conn)
+	if err != nil {
+		d.unseen("the lineage of the marks", err)
+		return nil
+	}
+	return &lineage
 }
 
 // lookAtServers looks at each of several servers.

@@ -165,7 +165,7 @@ func TestDoctor_Findings(t *testing.T) {
 		"a role's tag":       {`ALTER ROLE app IN DATABASE app SET fence.key = 'a'`, "warn a setting of a role…(LF002) → ALTER ROLE app IN DATABASE app RESET fence.key;", "ALTER ROLE app IN DATABASE app RESET fence.key"},
 		"a database's tag":   {`ALTER DATABASE app SET "fence.Token" = '7'`, "warn a setting of a role…→ ALTER DATABASE app RESET fence.", "ALTER DATABASE app RESET ALL"},
 		"hidden rules":       {"REVOKE EXECUTE ON FUNCTION pg_hba_file_rules() FROM fence", "warn PostgreSQL listens on 127.0.0.1,192.0.2.1, and who may connect can't be seen…→ As a superuser: GRANT", "GRANT EXECUTE ON FUNCTION pg_hba_file_rules() TO fence"},
-		"another etcd":       {"INSERT INTO fence.lineage VALUES (1, 'feed', now(), '')", "fail the marks came from etcd cluster feed, and this is…(LF006)", "DELETE FROM fence.lineage"},
+		"another etcd":       {"INSERT INTO fence.lineage VALUES (1, 'feed', now(), '')", "fail etcd is cluster…and the marks came from cluster feed…(LF006) → …adopt-lineage", "DELETE FROM fence.lineage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := *p
@@ -259,9 +259,9 @@ func TestDoctor_Sides(t *testing.T) {
 	lease := hold(t, p.stack.Client, "order:1")
 	serve := serveOn(t, p.stack)
 	open(t, p.stack.ProxyDSN(serve.Addr, stack.RoleApp, "app"), tagged("order:1", lease.Token())...)
-	p.finds("ok epoch 1, cluster…highest mark "+lease.Token().String(), p.dsn(), p.etcd())
+	p.finds("ok epoch 1, cluster…seen up to revision "+lease.Token().String(), p.dsn(), p.etcd())
 	exec1(t, p.super, "INSERT INTO fence.mark SELECT 'order:2', 9999999, '', 1, now(), ''")
-	p.finds("fail etcd is at revision…below the mark 9999999 of order:2…(LF006)", p.dsn(), p.etcd())
+	p.finds("fail …9999999…(LF006)", p.dsn(), p.etcd())
 	if _, err := p.stack.Client.Put(t.Context(), leases.DefaultPrefix+"a/b/1", ""); err != nil {
 		t.Fatal(err)
 	}

@@ -2,41 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 )
 
-// A lineage is the etcd history that the marks of a database came from.
-type lineage struct {
-	epoch   int
-	cluster string // "" where no claim was ever made
-	highest fencing.Token
-	key     string // of the highest mark
-}
-
-// readLineage returns nil where the lineage can't be read.
-func readLineage(ctx context.Context, d *diagnosis, conn *pgx.Conn) *lineage {
-	const query = `
-		SELECT l.epoch, l.cluster, coalesce(m.token, 0), coalesce(m.resource_key, '')
-		FROM fence.lineage AS l LEFT JOIN LATERAL (
-			SELECT token, resource_key FROM fence.mark WHERE lineage = l.epoch ORDER BY lineage DESC, token DESC LIMIT 1) AS m ON true
-		ORDER BY l.epoch DESC LIMIT 1`
-	var l lineage
-	err := conn.QueryRow(ctx, query).Scan(&l.epoch, &l.cluster, &l.highest, &l.key)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		d.unseen("the lineage of the marks", err)
-		return nil
-	}
-	return &l
-}
-
 // lookAtEtcd looks at etcd's members and at its history; l is nil where the
 // marks' is not known.
-func lookAtEtcd(ctx context.Context, d *diagnosis, authority *leases.Authority, l *lineage) {
+func lookAtEtcd(ctx context.Context, d *diagnosis, authority *leases.Authority, l *fencing.Lineage) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
 	d.area = "etcd"
@@ -90,16 +63,14 @@ func lookAtMembers(ctx context.Context, d *diagnosis, authority *leases.Authorit
 }
 
 // lookAtLineage looks whether etcd's history is the one that the marks came from.
-func lookAtLineage(d *diagnosis, survey leases.Survey, l lineage) {
-	const adopt = `See "When etcd is replaced" in the README.`
+func lookAtLineage(d *diagnosis, survey leases.Survey, l fencing.Lineage) {
+	fits, why := l.Fits(survey.Cluster, survey.Revision)
 	switch {
-	case l.cluster == "":
+	case !fits:
+		d.fail("If etcd was replaced or restored for good: fenceproxy adopt-lineage.", "%s: every new claim is refused (LF006)", why)
+	case l.Epoch == 0:
 		d.ok("no claim was ever made in this database")
-	case l.cluster != survey.Cluster:
-		d.fail(adopt, "the marks came from etcd cluster %s, and this is %s: every new claim is refused (LF006)", l.cluster, survey.Cluster)
-	case int64(l.highest) > survey.Revision:
-		d.fail(adopt, "etcd is at revision %d, below the mark %d of %s: its history went backwards, and every new claim is refused (LF006)", survey.Revision, l.highest, l.key)
 	default:
-		d.ok("epoch %d, cluster %s, highest mark %d: etcd's history fits", l.epoch, l.cluster, l.highest)
+		d.ok("epoch %d, cluster %s, seen up to revision %d: etcd's history fits", l.Epoch, l.Cluster, l.Highest)
 	}
 }

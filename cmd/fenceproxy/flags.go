@@ -44,7 +44,11 @@ func (e *etcdFlags) open() (*clientv3.Client, error) {
 	if len(e.endpoints) == 0 {
 		return nil, usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379")
 	}
-	return leases.NewClient(e.endpoints, nil)
+	client, err := leases.NewClient(e.endpoints, nil)
+	if err != nil {
+		return nil, usagef("--etcd: %v", err)
+	}
+	return client, nil
 }
 
 func addConfig(flags *pflag.FlagSet, path *string) {
