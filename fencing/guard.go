@@ -6,38 +6,42 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A guard is a set of triggers that call fence.guard. There are two kinds.
+// A guard is a set of triggers that call fence.guard.
 //
-// A table that is no part of another gets statement triggers, which check the
-// keys of a whole statement at once. PostgreSQL doesn't fire those when rows
-// come by way of a parent, so one more trigger, which never runs, has the form
-// that PostgreSQL refuses on partitions and inheritance children: the table
-// can't become one. Nor are they fired when a subscription applies rows, so a
-// row trigger stands in for them there, and wherever else
-// session_replication_role is replica.
+// Statement triggers check the keys of a whole statement at once. PostgreSQL
+// fires them for the table that a statement names, and not where rows come by
+// way of a parent of it, or from a subscription. So there are row triggers too,
+// which cost much more for each row, for these ways:
 //
-// Partitioned tables, their parts and inheritance children get row triggers,
-// which PostgreSQL clones to partitions, those that are made later too.
+//   - A table that is no part of another has one that is fired only where
+//     session_replication_role is replica. That nobody makes the table a part of
+//     another sees guardAlone to: it never runs, but has the form that PostgreSQL
+//     refuses on partitions and inheritance children.
+//   - A partitioned table has one that PostgreSQL clones to all partitions, later
+//     ones too. In those that have statement triggers it is fired for replicas
+//     only: the statement triggers of whichever table is named see their rows.
+//   - A table that is a part of another which is not guarded has one, and so have
+//     inheritance children.
 //
 // All are AFTER triggers: what BEFORE triggers and generated columns have made
 // of a row is in it then. TRUNCATE has one of its own.
 const (
-	guardSet = `
+	guardStatements = `
 		CREATE TRIGGER fence_guard_insert AFTER INSERT ON %1$s REFERENCING NEW TABLE AS new_rows
 			FOR EACH STATEMENT EXECUTE FUNCTION fence.guard(%2$s);
 		CREATE TRIGGER fence_guard_update AFTER UPDATE ON %1$s REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
 			FOR EACH STATEMENT EXECUTE FUNCTION fence.guard(%2$s);
 		CREATE TRIGGER fence_guard_delete AFTER DELETE ON %1$s REFERENCING OLD TABLE AS old_rows
-			FOR EACH STATEMENT EXECUTE FUNCTION fence.guard(%2$s);
+			FOR EACH STATEMENT EXECUTE FUNCTION fence.guard(%2$s);`
+	guardAlone = `
 		CREATE TRIGGER fence_guard_alone AFTER DELETE ON %1$s REFERENCING OLD TABLE AS old_rows
-			FOR EACH ROW WHEN (false) EXECUTE FUNCTION fence.guard(%2$s);
-		CREATE TRIGGER fence_guard_replica AFTER INSERT OR UPDATE OR DELETE ON %1$s
-			FOR EACH ROW EXECUTE FUNCTION fence.guard(%2$s);
-		ALTER TABLE %1$s ENABLE REPLICA TRIGGER fence_guard_replica;`
+			FOR EACH ROW WHEN (false) EXECUTE FUNCTION fence.guard(%2$s);`
 	guardRows = `
 		CREATE TRIGGER fence_guard_rows AFTER INSERT OR UPDATE OR DELETE ON %1$s
 			FOR EACH ROW EXECUTE FUNCTION fence.guard(%2$s);
 		ALTER TABLE %1$s ENABLE ALWAYS TRIGGER fence_guard_rows;`
+	guardReplicas = `
+		ALTER TABLE %1$s ENABLE REPLICA TRIGGER fence_guard_rows;`
 	guardTruncate = `
 		CREATE TRIGGER fence_guard_truncate BEFORE TRUNCATE ON %1$s
 			FOR EACH STATEMENT EXECUTE FUNCTION fence.guard(%2$s);
@@ -68,29 +72,44 @@ func dropTriggers(ctx context.Context, tx pgx.Tx, oid uint32) error {
 // makeTriggers makes the guard of a table and of its descendants, and returns
 // the names of these.
 func makeTriggers(ctx context.Context, tx pgx.Tx, t table, key Template, apply ReplicaApply) (also []string, err error) {
-	// Foreign tables can't be truncated here, and get their parent's row
+	// Foreign tables can't be truncated here, and have their parent's row
 	// triggers.
 	const parts = descendants + `
-		SELECT c.oid::regclass::text FROM down JOIN pg_class AS c ON c.oid = down.oid WHERE c.relkind <> 'f' ORDER BY 1`
+		SELECT c.oid::regclass::text, c.relkind = 'r' FROM down JOIN pg_class AS c ON c.oid = down.oid WHERE c.relkind <> 'f' ORDER BY 1`
 	rows, err := tx.Query(ctx, parts, t.oid)
 	if err != nil {
 		return nil, err
 	}
-	if also, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+	var name string
+	var leaf bool
+	var leaves []string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &leaf}, func() error {
+		also = append(also, name)
+		if leaf {
+			leaves = append(leaves, name)
+		}
+		return nil
+	}); err != nil {
 		return nil, err
 	}
-	own := guardSet
-	if t.kind == "p" || t.child {
-		own = guardRows
+	own, theirs, leafs := guardRows, guardRows, ""
+	switch {
+	case t.kind == "p" && t.child:
+		theirs = "" // PostgreSQL clones the row triggers
+	case t.kind == "p":
+		own, theirs, leafs = guardStatements+guardRows, guardStatements, guardReplicas
+	case !t.child:
+		own = guardStatements + guardAlone + guardRows + guardReplicas
 	}
-	if err := makeOn(ctx, tx, []string{t.name}, own+guardTruncate, key, apply); err != nil {
-		return nil, err
+	for _, step := range []struct {
+		tables     []string
+		statements string
+	}{{[]string{t.name}, own + guardTruncate}, {also, theirs + guardTruncate}, {leaves, leafs}} {
+		if err := makeOn(ctx, tx, step.tables, step.statements, key, apply); err != nil {
+			return nil, err
+		}
 	}
-	theirs := guardRows + guardTruncate
-	if t.kind == "p" {
-		theirs = guardTruncate // PostgreSQL clones the row triggers
-	}
-	return also, makeOn(ctx, tx, also, theirs, key, apply)
+	return also, nil
 }
 
 // makeOn runs statements for each table.

@@ -372,7 +372,7 @@ func TestGuard_Override(t *testing.T) {
 	s.exec(conn, "TRUNCATE job")
 	const log = "SELECT coalesce(string_agg(concat_ws(' ', relation, by, application, client, reason), ', ' ORDER BY transaction::text::bigint, relation), '') FROM fence.override_log"
 	one1 := "helper by hand 127.0.0.1 ticket '7'"
-	if got, want := one[string](s, s.root(), log), "public.job "+one1+", public.part "+one1+", public.job "+one1; got != want {
+	if got, want := one[string](s, s.root(), log), "public.job "+one1+", public.parts "+one1+", public.job "+one1; got != want {
 		t.Errorf("log: got %q, want %q", got, want)
 	}
 	server, err := os.ReadFile(s.srv.LogFile())

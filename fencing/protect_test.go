@@ -119,7 +119,8 @@ func TestProtect_Again(t *testing.T) {
 	if p := s.protect("parts", "job:{n}", fencing.ReplicaAllow); p.Was != "order:{id}" || strings.Join(p.Also, " ") != "public.part" {
 		t.Errorf("again: got %+v", p)
 	}
-	if got, want := s.guards(), "part rows A, part truncate A, parts rows A, parts truncate A"; got != want {
+	if got, want := s.guards(), "part delete O, part insert O, part rows R, part truncate A, part update O, "+
+		"parts delete O, parts insert O, parts rows A, parts truncate A, parts update O"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if _, err := s.root().Exec(t.Context(), "INSERT INTO parts VALUES (1, 2)"); code(err) != "LF004" || !strings.Contains(err.Error(), "job:2") {

@@ -163,11 +163,13 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
             MESSAGE = 'fence.override must be the reason of the repair, and is blank';
     END IF;
-    INSERT INTO fence.override_log
-        VALUES (now(), pg_current_xact_id(), p_relation::regclass, v_reason, session_user,
-            current_setting('application_name'), coalesce(host(inet_client_addr()), 'local'))
-        ON CONFLICT DO NOTHING;
-    IF FOUND THEN
+    -- A row trigger comes here for each row.
+    PERFORM FROM fence.override_log AS l
+        WHERE l.began = now() AND l.transaction = pg_current_xact_id() AND l.relation = p_relation::regclass::text;
+    IF NOT FOUND THEN
+        INSERT INTO fence.override_log
+            VALUES (now(), pg_current_xact_id(), p_relation::regclass, v_reason, session_user,
+                current_setting('application_name'), coalesce(host(inet_client_addr()), 'local'));
         RAISE LOG 'fence.override: role % writes to guarded table %, reason %',
             quote_ident(session_user), p_relation::regclass, quote_literal(v_reason);
     END IF;
