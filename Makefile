@@ -17,7 +17,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress bench-idle clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress bench-idle bench-guard clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -85,6 +85,10 @@ pg-regress: build ## PostgreSQL 15's own test suites, straight and through the p
 bench-idle: ## what IDLE_SESSIONS (5000) idle sessions cost the proxy
 	@testharness/setup.sh go postgres
 	$(GO) test -run '^$$' -bench Session_Idle -benchtime 1x -timeout 1h -v ./testharness/idle
+
+bench-guard: ## what a guard costs for each row: the table of docs/guards.md
+	@testharness/setup.sh go postgres
+	$(GO) test -run '^$$' -bench BenchmarkGuard -benchtime 1x ./fencing
 
 clean: ## what the targets above made
 	rm -rf bin coverage.out

@@ -92,7 +92,7 @@ func Unprotect(ctx context.Context, conn *pgx.Conn, table string) (name string, 
 		} else if by != "" && !t.guarded {
 			return fmt.Errorf("it is guarded as a part of %s; run fenceproxy unprotect %s", by, by)
 		}
-		if !t.guarded {
+		if !t.guarded && !t.triggers {
 			return errors.New("it is not protected")
 		}
 		if err := dropTriggers(ctx, tx, t.oid); err != nil {
@@ -124,6 +124,7 @@ type table struct {
 	kind       string // pg_class.relkind
 	child      bool   // a partition or inheritance child of another
 	guarded    bool   // stands in fence.guarded
+	triggers   bool   // has triggers of a guard, as a partition that was detached
 	subscribed bool
 }
 
@@ -155,9 +156,10 @@ func lockTable(ctx context.Context, tx pgx.Tx, named string) (t table, err error
 		SELECT c.oid, c.relkind::text,
 		       EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = c.oid),
 		       EXISTS (SELECT FROM fence.guarded AS g WHERE g.relation = c.oid),
+		       EXISTS (SELECT` + guardTriggers + ` AND t.tgrelid = c.oid),
 		       EXISTS (SELECT FROM pg_subscription_rel AS s WHERE s.srrelid IN (SELECT c.oid UNION SELECT down.oid FROM down))
 		FROM pg_class AS c WHERE c.oid = $1`
-	err = tx.QueryRow(ctx, descendants+look, *oid).Scan(&t.oid, &t.kind, &t.child, &t.guarded, &t.subscribed)
+	err = tx.QueryRow(ctx, descendants+look, *oid).Scan(&t.oid, &t.kind, &t.child, &t.guarded, &t.triggers, &t.subscribed)
 	return t, err
 }
 

@@ -144,6 +144,30 @@ func TestProtect_Again(t *testing.T) {
 	s.exec(s.root(), "INSERT INTO parts VALUES (1, 2)")
 }
 
+// TestProtect_Detached: a partition keeps its guard when it is detached, and
+// can be freed of it by itself.
+func TestProtect_Detached(t *testing.T) {
+	t.Parallel()
+	s := newGuarded(t)
+	root := s.root()
+	s.exec(root, "CREATE TABLE parts (id int) PARTITION BY RANGE (id); CREATE TABLE part PARTITION OF parts DEFAULT")
+	s.protect("parts", "order:{id}")
+	s.exec(root, "ALTER TABLE parts DETACH PARTITION part")
+	for _, sql := range []string{"INSERT INTO part VALUES (1)", "TRUNCATE part"} {
+		if _, err := root.Exec(t.Context(), sql); !strings.HasPrefix(code(err), "LF") {
+			t.Errorf("%s: got %v, want a refusal", sql, err)
+		}
+	}
+	for _, table := range []string{"parts", "part"} {
+		if _, err := fencing.Unprotect(t.Context(), root, table); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := s.guards(); got != "" {
+		t.Errorf("got %s, want no trigger", got)
+	}
+}
+
 // TestProtect_Waits: a transaction that wrote before the table was guarded has
 // ended when Protect returns.
 func TestProtect_Waits(t *testing.T) {
