@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +67,8 @@ func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	for _, p := range a.probes {
 		if err := p.check(ctx); err != nil {
-			http.Error(w, p.name+": "+err.Error(), http.StatusServiceUnavailable)
+			// Some errors begin with the name themselves.
+			http.Error(w, p.name+": "+strings.TrimPrefix(err.Error(), p.name+" "), http.StatusServiceUnavailable)
 			return
 		}
 	}

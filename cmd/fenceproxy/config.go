@@ -139,7 +139,7 @@ func configureFromFile(flags *pflag.FlagSet, path string, known map[string]bool)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return usagef("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+		return syntaxError(path, err)
 	}
 	if len(doc.Content) == 0 {
 		return nil
@@ -161,6 +161,17 @@ func configureFromFile(flags *pflag.FlagSet, path string, known map[string]bool)
 		}
 	}
 	return nil
+}
+
+// syntaxError puts the line behind the file's name, as other errors have it.
+func syntaxError(path string, err error) error {
+	why := strings.TrimPrefix(err.Error(), "yaml: ")
+	var line int
+	if n, _ := fmt.Sscanf(why, "line %d:", &line); n == 1 {
+		_, why, _ = strings.Cut(why, ": ")
+		path = fmt.Sprintf("%s:%d", path, line)
+	}
+	return usagef("%s: %s", path, why)
 }
 
 func setFromNode(flags *pflag.FlagSet, key string, value *yaml.Node, where string, known map[string]bool) error {

@@ -95,11 +95,11 @@ func TestConfigure_Errors(t *testing.T) {
 		"mapping":          {nil, "etcd: {a: b}", "fence.yaml:1: etcd: a value or a list"},
 		"twice":            {nil, "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2", "line"},
 		"not a mapping":    {nil, "- listen", "fence.yaml:1: a mapping"},
-		"not YAML":         {nil, "a: b: c", "fence.yaml: "},
-		"secret":           {nil, "upstream: 'postgres://u:hunter2@h:port/app'", "fence.yaml:1: upstream: bad value: postgres://user@host"},
+		"not YAML":         {nil, "listen: 127.0.0.1:1\na: b: c", "fence.yaml:2: mapping values are not allowed"},
+		"secret":           {nil, "upstream: 'postgres://u:hunter2@h:port/app'", "fence.yaml:1: upstream: bad value: port: a number"},
 		"unknown variable": {map[string]string{"FENCEPROXY_CLAIM_TIMOUT": "5s"}, "", "FENCEPROXY_CLAIM_TIMOUT: no such setting; did you mean FENCEPROXY_CLAIM_TIMEOUT?"},
 		"bad variable":     {map[string]string{"FENCEPROXY_CLAIM_TIMEOUT": "5"}, "", `FENCEPROXY_CLAIM_TIMEOUT: bad value "5"`},
-		"secret variable":  {map[string]string{"FENCEPROXY_UPSTREAM": "postgres://u:hunter2@h:port/app"}, "", "FENCEPROXY_UPSTREAM: bad value: postgres://user@host"},
+		"secret variable":  {map[string]string{"FENCEPROXY_UPSTREAM": "postgres://u:hunter2@h:port/app"}, "", "FENCEPROXY_UPSTREAM: bad value: port: a number"},
 		"no file":          {map[string]string{"FENCEPROXY_CONFIG": "/nowhere/fence.yaml"}, "", "/nowhere/fence.yaml: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {

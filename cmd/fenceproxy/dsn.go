@@ -35,9 +35,10 @@ type dsnHost struct {
 func (d *dsn) Set(text string) error {
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		// The driver's message quotes the connection string.
-		return errors.New("postgres://user@host:port/database or host=… user=… dbname=… is expected, " +
-			"with as many ports as hosts, or one")
+		return explainDSN(text, err)
+	}
+	if way := config.ConnConfig.SSLNegotiation; !slices.Contains([]string{"", "postgres", "direct"}, way) {
+		return errors.New("sslnegotiation: one of postgres, direct is expected")
 	}
 	hostaddrs, err := takeOwnKeys(config.ConnConfig.RuntimeParams)
 	if err != nil {

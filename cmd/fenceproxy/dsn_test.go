@@ -2,6 +2,8 @@ package main
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -79,19 +81,59 @@ func TestDSN_Set(t *testing.T) {
 }
 
 func TestDSN_SetErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	junk := file("junk.pem", "no PEM at all\n")
+	block := file("block.pem", "-----BEGIN X-----\nAAAA\n-----END X-----\n")
+	away := filepath.Join(dir, "away.pem")
 	for text, want := range map[string]string{
-		"host=a,b port=1,2,3 password=hunter2":              "as many ports as hosts",
-		"host=a target_session_attrs=best password=hunter2": "is expected",
-		"host=a hostaddr=10.0.0.1,10.0.0.2":                 "as many names in host",
-		"host=a,b hostaddr=10.0.0.1":                        "as many names in host",
-		"host=a,b load_balance_hosts=random":                "load_balance_hosts=random is not supported",
-		"host=a gssencmode=require":                         "gssencmode=require is not supported",
+		"nonsense":                                                    "postgres://user@host:port/database or host=",
+		"host=a,b port=1,2,3 password=hunter2":                        "port: as many ports as hosts",
+		"host=a port=abc password=hunter2":                            "port: a number from 1 to 65535",
+		"postgres://u:hunter2@h:abc/app":                              "port: a number from 1 to 65535",
+		"postgres://u:hunter2%zz@h/app":                               "is expected",
+		"host=a port=0":                                               "port: a number from 1 to 65535",
+		"host=a connect_timeout=x":                                    "connect_timeout: a number of seconds",
+		"host=a sslmode=banana password=hunter2":                      "sslmode: one of disable, allow,",
+		"postgres://u:hunter2@h/app?sslmode=banana":                   "sslmode: one of disable, allow,",
+		"host=a target_session_attrs=best password=hunter2":           "target_session_attrs: one of any, read-write,",
+		"host=a sslnegotiation=banana":                                "sslnegotiation: one of postgres, direct",
+		"host=a channel_binding=banana":                               "channel_binding: one of",
+		"host=a require_auth=banana":                                  "require_auth: methods",
+		"host=a min_protocol_version=9":                               "min_protocol_version: 3.0",
+		"host=a min_protocol_version=latest max_protocol_version=3.0": "min_protocol_version: 3.0",
+		"host=a max_protocol_version=9":                               "max_protocol_version: 3.0",
+		"host=a sslcertmode=banana":                                   "sslcertmode: one of",
+		"host=a service=nowhere servicefile=" + away:                  "service: it isn't in the service file",
+		"host=a pool_max_conns=x":                                     "pool_max_conns: its value",
+		"host=a sslmode=require sslrootcert=" + away:                  "sslrootcert: open " + away + ": no such file",
+		"host=a sslmode=require sslrootcert=" + junk:                  "sslrootcert: no certificate in the file",
+		"host=a sslcert=" + junk:                                      "sslcert, sslkey: both",
+		"host=a sslcert=" + junk + " sslkey=" + away:                  "sslkey: open " + away + ": no such file",
+		"host=a sslcert=" + junk + " sslkey=" + junk:                  "sslkey: no PEM block",
+		"host=a sslcert=" + away + " sslkey=" + block:                 "sslcert: open " + away + ": no such file",
+		"host=a sslcert=" + block + " sslkey=" + block:                "sslcert, sslkey: the two files",
+		"host=a hostaddr=10.0.0.1,10.0.0.2":                           "as many names in host",
+		"host=a,b hostaddr=10.0.0.1":                                  "as many names in host",
+		"host=a,b load_balance_hosts=random":                          "load_balance_hosts=random is not supported",
+		"host=a gssencmode=require":                                   "gssencmode=require is not supported",
 	} {
 		var d dsn
 		err := d.Set(text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, want %q and no password", text, err, want)
 		}
+	}
+	t.Setenv("PGSSLMODE", "banana")
+	var d dsn
+	if err := d.Set("host=a"); err == nil || !strings.HasPrefix(err.Error(), "PGSSLMODE: one of") {
+		t.Errorf("got %v, want the variable to be named", err)
 	}
 }
 

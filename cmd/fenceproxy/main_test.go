@@ -165,7 +165,7 @@ func TestRun_UsageErrors(t *testing.T) {
 		"bad level":        {[]string{"serve", "--log-level", "loud"}, "one of debug, info, warn, error"},
 		"bad endpoint":     {[]string{"lock", "k", "--etcd", "http://h", "--", "true"}, `--etcd: bad value "http://h"`},
 		"bad dsn":          {[]string{"serve", "--upstream", "nonsense"}, "--upstream: bad value: postgres://"},
-		"ports":            {[]string{"serve", "--upstream", "host=a,b port=1,2,3"}, "--upstream: bad value: postgres://user"},
+		"ports":            {[]string{"serve", "--upstream", "host=a,b port=1,2,3"}, "--upstream: bad value: port: as many ports as hosts"},
 		"evict over claim": {[]string{"serve", "--upstream", "postgres://u@a/app", "--etcd", "http://127.0.0.1:1", "--evict-after", "9s"}, "--evict-after (9s) must be below --claim-timeout (5s)"},
 		"prefix":           {[]string{"serve", "--upstream", "postgres://u@a/app", "--etcd", "http://127.0.0.1:1", "--lock-prefix", "/locks"}, "must end in /"},
 		"lock no key":      {[]string{"lock", "--", "true"}, "KEY is missing"},

@@ -114,8 +114,8 @@ func TestServe_AdminPort(t *testing.T) {
 	}
 
 	s.Etcd.Close()
-	if status, body := get(t, p, "/readyz"); status != 503 || !strings.Contains(body, "etcd") {
-		t.Errorf("etcd away: got %d %q, want 503 that names etcd", status, body)
+	if status, body := get(t, p, "/readyz"); status != 503 || !strings.HasPrefix(body, "etcd: ") || strings.Count(body, "etcd") != 1 {
+		t.Errorf("etcd away: got %d %q, want 503 that names etcd once", status, body)
 	}
 	if status, _ := get(t, p, "/healthz"); status != 200 {
 		t.Errorf("etcd away: /healthz got %d, want 200", status)
