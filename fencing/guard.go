@@ -112,6 +112,29 @@ func makeTriggers(ctx context.Context, tx pgx.Tx, t table, key Template, apply R
 	return also, nil
 }
 
+// GuardTriggers returns the triggers that makeTriggers makes for a table, each
+// with its pg_trigger.tgenabled: fired as origin, as replica, or always. The
+// table is root itself, the one that was protected, or below it; the kinds are
+// those of pg_class.relkind, and rootBelow says that root is a part of another.
+func GuardTriggers(rootKind string, rootBelow bool, kind string, below bool) []string {
+	var triggers []string
+	if kind != "f" {
+		triggers = append(triggers, "fence_guard_truncate A")
+	}
+	if rootBelow || below && rootKind != "p" || kind == "f" {
+		return append(triggers, "fence_guard_rows A")
+	}
+	triggers = append(triggers, "fence_guard_insert O", "fence_guard_update O", "fence_guard_delete O")
+	switch {
+	case kind == "p":
+		return append(triggers, "fence_guard_rows A")
+	case below:
+		return append(triggers, "fence_guard_rows R")
+	default:
+		return append(triggers, "fence_guard_rows R", "fence_guard_alone O")
+	}
+}
+
 // makeOn runs statements for each table.
 func makeOn(ctx context.Context, tx pgx.Tx, tables []string, statements string, key Template, apply ReplicaApply) error {
 	const fill = `

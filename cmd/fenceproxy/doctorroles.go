@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
 )
 
 // logins is a query's first part: the roles that may log in and are none of
@@ -116,7 +118,9 @@ func lookAtGuards(ctx context.Context, d *diagnosis, conn *pgx.Conn) error {
 		SELECT d.root::regclass::text, d.oid::regclass::text, coalesce(c.relkind::text, ''), coalesce(pg_get_userbyid(c.relowner)::text, ''),
 			coalesce(r.rolcanlogin AND NOT r.rolsuper, false),
 			ARRAY(SELECT concat(t.tgname, ' ', t.tgenabled) FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
-				WHERE t.tgrelid = d.oid AND p.pronamespace = 'fence'::regnamespace AND p.proname = 'guard')
+				WHERE t.tgrelid = d.oid AND p.pronamespace = 'fence'::regnamespace AND p.proname = 'guard'),
+			coalesce((SELECT k.relkind::text FROM pg_class AS k WHERE k.oid = d.root), ''),
+			d.oid <> d.root, EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = d.root)
 		FROM down AS d LEFT JOIN pg_class AS c ON c.oid = d.oid LEFT JOIN pg_roles AS r ON r.oid = c.relowner ORDER BY 1, 2`
 	rows, err := conn.Query(ctx, query)
 	if err != nil {
@@ -160,22 +164,16 @@ type guardedTable struct {
 	Root, Table, Kind, Owner string
 	Login                    bool     // the owner may
 	Triggers                 []string // name and tgenabled
+	RootKind                 string
+	Below, RootBelow         bool // the table is below Root, Root below another
 }
 
 // wrong says what the guard lacks.
 func (g guardedTable) wrong() string {
-	// When each is to fire: as origin, as replica, always.
-	wanted := []string{"fence_guard_rows A", "fence_guard_truncate A"}
-	if slices.ContainsFunc(g.Triggers, func(s string) bool { return strings.HasPrefix(s, "fence_guard_insert ") }) {
-		wanted = []string{"fence_guard_insert O", "fence_guard_update O", "fence_guard_delete O", "fence_guard_alone O", "fence_guard_replica R", "fence_guard_truncate A"}
-	}
-	if g.Kind == "f" {
-		wanted = wanted[:1] // a foreign table can't be truncated here
-	}
-	for _, want := range wanted {
+	for _, want := range fencing.GuardTriggers(g.RootKind, g.RootBelow, g.Kind, g.Below) {
 		name, _, _ := strings.Cut(want, " ")
 		switch {
-		case slices.Contains(g.Triggers, want):
+		case slices.Contains(g.Triggers, want), slices.Contains(g.Triggers, name+" A"):
 		case slices.Contains(g.Triggers, name+" D"):
 			return "trigger " + name + " is disabled"
 		case slices.ContainsFunc(g.Triggers, func(s string) bool { return strings.HasPrefix(s, name+" ") }):
