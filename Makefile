@@ -17,7 +17,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress bench-idle bench-guard clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress bench-idle bench-guard bench-claims bench-marks clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -89,6 +89,14 @@ bench-idle: ## what IDLE_SESSIONS (5000) idle sessions cost the proxy
 bench-guard: ## what a guard costs for each row: the table of docs/guards.md
 	@testharness/setup.sh go postgres
 	$(GO) test -run '^$$' -bench BenchmarkGuard -benchtime 1x ./fencing
+
+bench-claims: ## claims a second, beside etcd's own locks a second
+	@testharness/setup.sh go postgres
+	$(GO) test -run '^$$' -bench 'Claims$$' -benchtime 1x -timeout 1h ./testharness/claims
+
+bench-marks: ## what MARKS (1000000) marks change, and how they are removed
+	@testharness/setup.sh go postgres
+	$(GO) test -run '^$$' -bench 'Marks$$' -benchtime 1x -timeout 1h ./testharness/claims
 
 clean: ## what the targets above made
 	rm -rf bin coverage.out
