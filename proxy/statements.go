@@ -56,6 +56,9 @@ type names struct {
 	prepared map[string]statement
 	changes  []change // under way, oldest first
 	last     int      // number of the last change
+	// forgotten: there were too many, and one of those that are no longer here
+	// may commit in the middle.
+	forgotten bool
 }
 
 // A change is a Parse, or a Close, which leaves the zero statement.
@@ -95,7 +98,11 @@ func (n *names) stands(name []byte, segment int) (st statement, certain bool) {
 			return c.to, c.segment == segment
 		}
 	}
-	return n.prepared[key], true
+	st, ok := n.prepared[key]
+	if !ok && n.forgotten {
+		return unread(), true
+	}
+	return st, true
 }
 
 // confirm takes the reply to a change. Those before it that had none were not
@@ -118,10 +125,20 @@ func (n *names) apply(c change) {
 	if n.prepared == nil {
 		n.prepared = map[string]statement{}
 	}
-	if len(n.prepared) >= maxNames {
-		n.drop("")
+	if _, again := n.prepared[c.name]; !again && len(n.prepared) >= maxNames {
+		n.forget()
 	}
 	n.prepared[c.name] = c.to
+}
+
+// forget makes room, whatever has a name: what it is becomes unknown.
+func (n *names) forget() {
+	for name, st := range n.prepared {
+		if name != "" { // which is the next Parse's
+			n.forgotten = n.forgotten || st.unsure().flags != 0
+			delete(n.prepared, name)
+		}
+	}
 }
 
 // decide takes a ReadyForQuery behind the change of the given number: what had

@@ -165,6 +165,23 @@ func TestNames_Bounded(t *testing.T) {
 	}
 }
 
+// The bound holds for statements that may commit in the middle too, and what is
+// forgotten of them isn't taken for anything else.
+func TestNames_BoundedMayCommit(t *testing.T) {
+	var n names
+	commits := statement{known: true, class: sqlrewrite.MayWrite, flags: sqlrewrite.MayCommit}
+	for i := range 3 * maxNames {
+		n.confirm(n.parse(fmt.Appendf(nil, "s%d", i), commits, 0))
+	}
+	if got := len(n.prepared); got > maxNames {
+		t.Errorf("got %d statements, want at most %d", got, maxNames)
+	}
+	got, certain := n.stands([]byte("s0"), 1)
+	if want := unread(); got.known || got.flags != want.flags || !certain {
+		t.Errorf("the first: got %+v, want %+v", got, want)
+	}
+}
+
 func TestPortals(t *testing.T) {
 	p := []byte("p")
 	for _, c := range []struct {
