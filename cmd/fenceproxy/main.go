@@ -61,7 +61,7 @@ func newRoot(lookup func(string) (string, bool), environ []string) *cobra.Comman
 	env := environment{lookup: lookup, all: environ}
 	root.AddCommand(
 		newServe(env), newDev(), newDemo(env), newInit(env), newProtect(env), newUnprotect(env), newAdoptLineage(env), newLock(env),
-		newExplain(), newDoctor(env), newVersion(), newActor(),
+		newExplain(), newDoctor(env), newStatus(env), newVersion(), newActor(),
 	)
 	return root
 }

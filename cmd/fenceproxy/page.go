@@ -50,6 +50,29 @@ func (p *page) hanging(head, text string) {
 	p.line(line)
 }
 
+// table adds rows whose columns stand below each other. The first column is cut
+// where they would be wider than the page.
+func (p *page) table(rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	others := 0
+	for _, w := range widths[1:] {
+		others += w + 2
+	}
+	widths[0] = min(widths[0], max(pageWidth-others, 10))
+	for _, row := range rows {
+		line := pad(cut(row[0], widths[0]), widths[0])
+		for i, cell := range row[1:] {
+			line += "  " + pad(cell, widths[i+1])
+		}
+		p.line(line)
+	}
+}
+
 // colourFrom colours the head of what was added since the page was that long.
 func (p *page) colourFrom(begin int, head string) {
 	text := p.String()
