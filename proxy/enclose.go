@@ -30,10 +30,11 @@ func enclosable(st statement) bool {
 	return false
 }
 
-// unenclosed refuses what can't share a block of the proxy's own.
-func (s *session) unenclosed(st statement) *fencing.Error {
+// unenclosed refuses what can't share a block of the proxy's own, which the
+// statement may need.
+func (s *session) unenclosed(st statement, needed bool) *fencing.Error {
 	switch {
-	case s.mustEnclose(st) && (s.segment.loose || s.txn.block != blockNone || !enclosable(st)),
+	case needed && (s.segment.loose || s.txn.block != blockNone || !enclosable(st)),
 		s.segment.enclosed && !enclosable(st):
 		return fencing.Refuse(fencing.CodeNotFenceable, "CALL and DO may commit in the middle, and no block can be put around this pipeline to prevent it").With(
 			"A pipeline with a CALL or DO can't begin or end transactions itself, nor copy from the client.", "Run it between BEGIN and COMMIT, or in a pipeline of its own.")

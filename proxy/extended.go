@@ -78,9 +78,10 @@ func (s *session) guardExecute() error {
 	if st.empty {
 		return s.relay(queue.Execute)
 	}
+	enclose := s.mustEnclose(st) // before a claim changes the answer
 	refused := s.unfenceableExecute(st)
 	if refused == nil {
-		refused = s.unenclosed(st)
+		refused = s.unenclosed(st, enclose)
 	}
 	if refused == nil {
 		refused = s.admit(meaning{
@@ -94,7 +95,7 @@ func (s *session) guardExecute() error {
 		return s.refuseMessage(wire.Execute, refused)
 	}
 	s.segment.tagged = s.segment.tagged || len(st.settings) > 0
-	if s.mustEnclose(st) {
+	if enclose {
 		if err := s.enclose(); err != nil {
 			return err
 		}
