@@ -2,7 +2,10 @@ package proxy_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // Whatever hides a write from whoever reads the text, a stale session's is not
@@ -110,5 +113,38 @@ func TestSession_UnsafeEncodings(t *testing.T) {
 				t.Errorf("rows: got %d, want 1", got)
 			}
 		})
+	}
+}
+
+// set_config by a function-call message could set a tag that nobody sees: it is
+// refused, also in a session that has none.
+func TestSession_SetConfigByFunctionCall(t *testing.T) {
+	s := newStack(t, 1)
+	s.holders.hold("k", 1)
+	call := &pgproto3.FunctionCall{Function: 2078, Arguments: [][]byte{[]byte("fence.key"), []byte("k"), []byte("f")}}
+	for name, c := range map[string]struct {
+		f     *frontend
+		block bool
+	}{
+		"untagged":          {s.frontend(s.addrs[0]), false},
+		"untagged, block":   {s.frontend(s.addrs[0]), true},
+		"tagged":            {s.taggedFrontend(0, "k", 1), false},
+		"tagged, and block": {s.taggedFrontend(0, "k", 1), true},
+	} {
+		status := "ZI"
+		if c.block {
+			c.f.send(query("BEGIN; SELECT 1"))
+			c.f.ready(1)
+			status = "ZE"
+		}
+		c.f.send(call)
+		if got, want := c.f.ready(1), "LF007 "+status; got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+		c.f.send(query("ROLLBACK; INSERT INTO t VALUES (1, 'a') ON CONFLICT DO NOTHING"))
+		if got, want := c.f.ready(1), "ZI"; !strings.HasSuffix(got, want) || strings.Contains(got, "LF") {
+			t.Errorf("%s, afterwards: got %s, want %s", name, got, want)
+		}
+		c.f.conn.Close()
 	}
 }

@@ -252,7 +252,15 @@ func (s *session) guardFunction() error {
 	if skipping {
 		return s.relay(queue.Function)
 	}
+	body, err := s.fromClient.Prefix()
+	if err != nil {
+		return err
+	}
 	refused := s.admit(meaning{mayWrite: true})
+	if callsSetConfig(body) {
+		refused = fencing.Refuse(fencing.CodeNotFenceable, "set_config by a function-call message, which could set a tag unseen").With(
+			"", "Use SET, or SELECT set_config(…).")
+	}
 	if refused == nil && s.txn.block != blockOpen && s.txn.block != blockFailed && s.hasTag() {
 		refused = fencing.Refuse(fencing.CodeNotFenceable, "a function call outside a transaction block in a tagged session").With(
 			"", "Run it between BEGIN and COMMIT.")

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 
@@ -82,7 +83,7 @@ func (s *session) request(t byte, n int) error {
 	if s.tagged {
 		return s.guard(t, n)
 	}
-	if t != wire.Query && t != wire.Parse {
+	if t != wire.Query && t != wire.Parse && t != wire.FunctionCall {
 		s.track(t)
 	}
 	switch t {
@@ -97,7 +98,7 @@ func (s *session) request(t byte, n int) error {
 	case wire.Sync:
 		return s.relay(queue.Sync)
 	case wire.FunctionCall:
-		return s.relay(queue.Function)
+		return s.relayFunction()
 	}
 	return s.other(t)
 }
@@ -205,6 +206,29 @@ func (s *session) relayQuery(n int) error {
 	}
 	s.track(wire.Query)
 	return s.sendQuery(body, queue.Entry{Kind: queue.Query})
+}
+
+// relayFunction takes a function call of an untagged session.
+func (s *session) relayFunction() error {
+	body, err := s.fromClient.Prefix()
+	if err != nil {
+		return err
+	}
+	if callsSetConfig(body) {
+		if err := s.becomeTagged(); err != nil {
+			return err
+		}
+		return s.guardFunction()
+	}
+	s.track(wire.FunctionCall)
+	return s.relay(queue.Function)
+}
+
+// callsSetConfig reports whether the body of a function call is one of
+// set_config (pg_proc.dat), which could set a tag that nobody sees.
+func callsSetConfig(body []byte) bool {
+	const setConfig = 2078
+	return len(body) >= 4 && binary.BigEndian.Uint32(body) == setConfig
 }
 
 // sendQuery sends a Query with the given body.
