@@ -22,13 +22,12 @@ func (s *Store) Preflight(ctx context.Context) error {
 	config := s.config.ConnConfig
 	conn, err := pgx.ConnectConfig(ctx, config.Copy())
 	if err != nil {
-		return fmt.Errorf("connect to upstream PostgreSQL at %s as user %s (is it running, and is the connection string right?): %w",
-			address(config), config.User, reason(err))
+		return fmt.Errorf("connect to PostgreSQL at %s (database %s): %w", address(config), config.Database, reason(err))
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for _, look := range s.Looks() {
 		if err := look.At(ctx, conn); err != nil {
-			return fmt.Errorf("upstream PostgreSQL at %s, database %s: %w", address(config), config.Database, err)
+			return fmt.Errorf("PostgreSQL at %s (database %s): %w", address(config), config.Database, err)
 		}
 	}
 	return nil

@@ -83,6 +83,9 @@ func (e *Embedded) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.probe(); err != nil {
+		return err
+	}
 	if err := e.lockDir(); err != nil {
 		return err
 	}
@@ -95,7 +98,7 @@ func (e *Embedded) Start(ctx context.Context) error {
 	if err != nil {
 		e.unlockDir()
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("start embedded etcd: %w: %s: stop what listens there or choose another port", ErrAddrInUse, e.Addr)
+			return e.taken()
 		}
 		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
 	}
@@ -105,6 +108,26 @@ func (e *Embedded) Start(ctx context.Context) error {
 		return fmt.Errorf("start embedded etcd in %s: %w", e.dir, err)
 	}
 	return nil
+}
+
+// probe looks for somebody else on the address before a folder is made for
+// nothing. With a folder that is there, that it is in use says more.
+func (e *Embedded) probe() error {
+	if _, err := os.Stat(e.dir); err == nil {
+		return nil
+	}
+	ln, err := net.Listen("tcp", e.Addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return e.taken()
+	}
+	if err == nil {
+		ln.Close()
+	}
+	return nil // whatever else there is, etcd says
+}
+
+func (e *Embedded) taken() error {
+	return fmt.Errorf("start embedded etcd: %w: %s: stop what listens there or choose another port", ErrAddrInUse, e.Addr)
 }
 
 // ready waits until the node is its own leader.

@@ -24,7 +24,7 @@ func (s *session) reach(packet []byte) error {
 		if err == nil {
 			return nil
 		}
-		why = append(why, fmt.Errorf("%s: %w", hosts[i].Name, err))
+		why = append(why, hosts[i].failure(err))
 	}
 	return &unreachable{why}
 }
@@ -43,7 +43,7 @@ func (s *session) reachChosen(ctx context.Context, packet []byte) error {
 		return err
 	}
 	if err := s.try(ctx, h, packet, true); err != nil {
-		return &unreachable{[]error{fmt.Errorf("%s: %w", h.Name, err)}}
+		return &unreachable{[]error{h.failure(err)}}
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (s *Server) dial() (net.Conn, error) {
 		if err == nil {
 			return conn, nil
 		}
-		why = append(why, fmt.Errorf("%s: %w", hosts[i].Name, err))
+		why = append(why, hosts[i].failure(err))
 	}
 	return nil, &unreachable{why}
 }

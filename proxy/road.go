@@ -238,7 +238,7 @@ func (r *road) conclude(hosts Upstream, best int) {
 		a := &r.asked[i]
 		switch {
 		case a.err != nil:
-			why = append(why, fmt.Errorf("%s: %w", hosts[i].Name, a.err))
+			why = append(why, hosts[i].failure(a.err))
 		default:
 			why = append(why, fmt.Errorf("%s: %s", hosts[i].Name, a.standing.Why))
 		}

@@ -6,8 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
@@ -290,5 +294,32 @@ func TestServer_ToldOnce(t *testing.T) {
 	p.startup(3<<16, "user\x00app\x00")
 	if got, want := p.told(t), "08006 fenceproxy cannot reach PostgreSQL"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The DETAIL names a server once, be it the only one or one of several.
+func TestServer_NamesUnreachedOnce(t *testing.T) {
+	for name, asks := range map[string]bool{"one": false, "asked": true} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			down := ln.Addr().String()
+			ln.Close()
+			addr := before(t, down, func(s *proxy.Server) {
+				if asks {
+					s.Upstream[0].Ask = func(context.Context) (proxy.Standing, error) {
+						_, err := net.Dial("tcp", down)
+						return proxy.Standing{}, err
+					}
+				}
+			})
+			_, err = pgx.Connect(t.Context(), "postgres://app@"+addr+"/app?sslmode=disable")
+			var said *pgconn.PgError
+			if want := down + ": connection refused"; !errors.As(err, &said) || said.Detail != want {
+				t.Errorf("got %v (%+v), want the detail %q", err, said, want)
+			}
+		})
 	}
 }

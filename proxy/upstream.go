@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
@@ -52,6 +53,21 @@ func TCP(address string) Upstream {
 
 var errNoTLS = errors.New("the server does not support TLS")
 
+// failure says which host an error came from.
+func (h *Host) failure(err error) error { return fmt.Errorf("%s: %w", h.Name, unaddressed(err)) }
+
+// unaddressed is what the system said of a connection without its addresses,
+// where the host is named anyhow.
+func unaddressed(err error) error {
+	if op, ok := err.(*net.OpError); ok {
+		err = op.Err
+	}
+	if call, ok := err.(*os.SyscallError); ok {
+		err = call.Err
+	}
+	return err
+}
+
 // connect dials the first way to the host that takes the connection.
 func (h *Host) connect(ctx context.Context, timeout time.Duration) (net.Conn, Endpoint, error) {
 	var failures []error
@@ -73,8 +89,11 @@ func (e Endpoint) connect(ctx context.Context, timeout time.Duration) (net.Conn,
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, e.Network, e.Address)
-	if err != nil || e.TLS == nil {
-		return conn, err
+	if err != nil {
+		return nil, unaddressed(err)
+	}
+	if e.TLS == nil {
+		return conn, nil
 	}
 	encrypted, err := e.encrypt(ctx, conn)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -119,13 +118,4 @@ func (a *asker) close() {
 	cancel()
 	_ = a.conn.Close(ctx)
 	a.conn = nil
-}
-
-// said is what the server or the system said, without the connection string.
-func said(err error) error {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return fmt.Errorf("%s (%s)", refused.Message, refused.Code)
-	}
-	return rootCause(err)
 }

@@ -80,7 +80,19 @@ func set(f *pflag.Flag, value, where string) error {
 		return badValue(f, value, where, err)
 	}
 	f.Changed = true
+	f.Annotations = map[string][]string{originNote: {where}}
 	return nil
+}
+
+// originNote is the annotation of a flag that the command line hasn't set.
+const originNote = "set by"
+
+// origin is what set a flag: the flag itself, a variable, or a line of the file.
+func origin(flags *pflag.FlagSet, name string) string {
+	if by := flags.Lookup(name).Annotations[originNote]; len(by) > 0 {
+		return by[0]
+	}
+	return "--" + name
 }
 
 // badValue words a value that a flag doesn't take.

@@ -70,13 +70,9 @@ func (c *credentials) load() error {
 // thousands of hashes, so those that were there before are kept.
 func (c *credentials) loadLocked() error {
 	seen := c.changed()
-	text, err := os.ReadFile(c.file)
+	list, err := readUserlist(c.file)
 	if err != nil {
-		return fmt.Errorf("--auth-file: %w", err)
-	}
-	list, err := scram.ParseUserlist(string(text))
-	if err != nil {
-		return fmt.Errorf("--auth-file %s: %w", c.file, err)
+		return err
 	}
 	users := map[string]proxy.Credential{}
 	for entry := range list.All() {
@@ -92,6 +88,20 @@ func (c *credentials) loadLocked() error {
 	}
 	c.users, c.seen = users, seen
 	return nil
+}
+
+// readUserlist reads a file in the format of PgBouncer's; "" is an empty one.
+func readUserlist(path string) (list *scram.Userlist, err error) {
+	var text []byte
+	if path != "" {
+		if text, err = os.ReadFile(path); err != nil {
+			return nil, fmt.Errorf("--auth-file: %w", err)
+		}
+	}
+	if list, err = scram.ParseUserlist(string(text)); err != nil {
+		return nil, fmt.Errorf("--auth-file %s: %w", path, err)
+	}
+	return list, nil
 }
 
 // changed returns when the file was changed; zero if it isn't there.

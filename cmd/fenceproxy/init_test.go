@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,6 +42,50 @@ func breakSchema(t *testing.T, s *stack.Stack, database string) {
 	exec1(t, open(t, s.DSN(stack.RoleFence, database)), "DROP TABLE fence.mark CASCADE")
 }
 
+// unreached are connections that can't be made, and all that init and serve say
+// of them.
+func unreached(s *stack.Stack) map[string]struct{ dsn, want string } {
+	at := "connect to PostgreSQL at " + s.Postgres.Addr() + " "
+	return map[string]struct{ dsn, want string }{
+		"away": {"postgres://u:hunter2@127.0.0.1:1/app",
+			"connect to PostgreSQL at 127.0.0.1:1 (database app): connection refused; start it, or mend the DSN of --upstream"},
+		"wrong password": {"postgres://fence:hunter2@" + s.Postgres.Addr() + "/app",
+			at + `(database app): password authentication failed for user "fence" (28P01); mend the DSN of --upstream or the server's pg_hba.conf`},
+		"no database": {s.DSN(stack.RoleFence, "nowhere"),
+			at + `(database nowhere): database "nowhere" does not exist (3D000); create it, or mend the DSN of --upstream`},
+		"no host": {"postgres://u:hunter2@nowhere.invalid/app",
+			"connect to PostgreSQL at nowhere.invalid:5432 (database app): no such host; mend the DSN of --upstream"},
+		"bad setting": {s.DSN(stack.RoleFence, "app") + "&nonsense=1",
+			at + `(database app): unrecognized configuration parameter "nonsense" (42704); mend the DSN of --upstream`},
+		"no TLS": {s.DSN(stack.RoleFence, "app") + "&sslmode=require",
+			at + "(database app): server refused TLS connection; mend the DSN of --upstream"},
+		"several": {"postgres://u:hunter2@127.0.0.1:1,127.0.0.1:2/app", "connect to PostgreSQL at 127.0.0.1:1 (database app): connection refused; " +
+			"connect to PostgreSQL at 127.0.0.1:2 (database app): connection refused; start it, or mend the DSN of --upstream"},
+		"a primary": {s.DSN(stack.RoleFence, "app") + "&target_session_attrs=standby",
+			"PostgreSQL at " + s.Postgres.Addr() + ": it is the primary; let the DSN of --upstream name the right one (target_session_attrs)"},
+	}
+}
+
+// init and serve say the same, with the advice that fits, and serve before it
+// has made a folder for its etcd.
+func TestUpstream_Unreached(t *testing.T) {
+	s := stack.New(t, "app")
+	for name, c := range unreached(s) {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "etcd")
+			for _, args := range [][]string{{"init"}, {"serve", "--embed-etcd", dir, "--etcd-listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}} {
+				code, stdout, stderr := program(t, []string{"FENCEPROXY_UPSTREAM=" + c.dsn}, args...)
+				if code != 1 || stdout != "" || stderr != "fenceproxy: "+c.want+"\n" {
+					t.Errorf("%s: got exit %d, %q\n%s\nwant\nfenceproxy: %s", args[0], code, stdout, stderr, c.want)
+				}
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("etcd's folder: got %v, want none", err)
+			}
+		})
+	}
+}
+
 func TestInit_Errors(t *testing.T) {
 	s := stack.New(t, "app")
 	breakSchema(t, s, "broken")
@@ -45,9 +93,6 @@ func TestInit_Errors(t *testing.T) {
 		dsn  string
 		want []string
 	}{
-		"away":           {"postgres://u:hunter2@127.0.0.1:1/app", []string{"127.0.0.1:1", "refused", "--upstream"}},
-		"wrong password": {"postgres://fence:hunter2@" + s.Postgres.Addr() + "/app", []string{"password authentication failed", "28P01"}},
-		"no database":    {s.DSN(stack.RoleFence, "nowhere"), []string{"nowhere", "3D000"}},
 		"damaged":        {s.DSN(stack.RoleFence, "broken"), []string{"database broken", "damaged: table fence.mark is missing", "DROP SCHEMA fence CASCADE"}},
 		"not its schema": {s.DSN(stack.RoleApp, "app"), []string{"database app", "fence"}},
 	} {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os/signal"
 	"syscall"
 	"time"
@@ -35,6 +34,7 @@ type serveCommand struct {
 	life     lifetimeFlags
 	authFile string
 	config   string
+	origin   func(flag string) string // what set a flag
 
 	listen, adminListen address
 	etcdListen          loopback
@@ -81,6 +81,7 @@ variable over the file.`,
 			if err := configure(cmd, env); err != nil {
 				return err
 			}
+			c.origin = func(flag string) string { return origin(cmd.Flags(), flag) }
 			return c.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
@@ -116,16 +117,21 @@ func (c *serveCommand) check() error {
 	}
 	switch external, embedded := len(c.etcd.endpoints) > 0, c.embedDir != ""; {
 	case external && embedded:
-		return usagef("--etcd and --embed-etcd exclude each other")
+		return usagef("%s and %s exclude each other", c.origin("etcd"), c.origin("embed-etcd"))
 	case !external && !embedded:
 		return usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379; or --embed-etcd DIR")
 	}
 	if c.evictAfter >= c.claimTimeout {
-		return usagef("--evict-after (%v) must be below --claim-timeout (%v)", &c.evictAfter, &c.claimTimeout)
+		return usagef("%s (%v) must be below %s (%v)", c.origin("evict-after"), &c.evictAfter, c.origin("claim-timeout"), &c.claimTimeout)
+	}
+	if c.authFile != "" && c.tls.mode.value == proxy.TLSDisable.String() {
+		return usagef("%s needs --client-tls allow or require: without TLS PostgreSQL verifies passwords itself", c.origin("auth-file"))
 	}
 	return c.etcd.check()
 }
 
+// run looks at all that it is given before it starts an etcd, which leaves
+// traces: files, ports, PostgreSQL.
 func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
@@ -135,40 +141,47 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	client, closeEtcd, err := c.openEtcd(ctx, logger)
-	if err != nil {
+	if _, err := readUserlist(c.authFile); err != nil {
 		return err
 	}
-	defer closeEtcd()
-	authority := leases.NewAuthority(client)
-	authority.Prefix = c.etcd.prefix
+	var ports listeners
+	if err := ports.open(c.listen, c.adminListen); err != nil {
+		return err
+	}
+	defer ports.close()
+	var etcd openedEtcd
+	defer etcd.close() // behind the upstream, whose claims use it
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	upstream := openUpstream(c.upstream.dsn, func(store *fencing.Store) *fencing.Claimer { return c.claimer(store, authority) })
+	upstream := openUpstream(c.upstream.dsn, c.claimer)
 	defer upstream.close()
 	server := upstream.server
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
 	c.life.set(server)
 	observer := newClaimObserver(logger, registry)
 	upstream.observe(observer)
-	if err := preflight(ctx, upstream, authority); err != nil {
+	if err := c.preflight(ctx, upstream, logger); err != nil {
 		return err
 	}
-	if clientTLS.Mode != proxy.TLSDisable {
-		if err := openSecrets(ctx, server, c.authFile, upstream, logger); err != nil {
-			return err
-		}
+	if err := c.openEtcd(ctx, &etcd, logger); err != nil {
+		return err
 	}
-
+	authority := leases.NewAuthority(etcd.client)
+	authority.Prefix = c.etcd.prefix
+	if err := pingEtcd(ctx, authority); err != nil {
+		return err
+	}
+	upstream.verifyBy(authority)
 	keeper := newKeeper(upstream, authority, observer.alarm, logger, registry)
 	keeper.retention = time.Duration(c.markRetention)
 	defer runUntil(keeper.run)()
-	return c.serve(ctx, logger, server, newAdmin(registry,
+	return c.serve(ctx, logger, server, ports, newAdmin(registry,
 		probe{"upstream", upstream.ping}, probe{"etcd", authority.Ping}))
 }
 
-func (c *serveCommand) claimer(store *fencing.Store, authority *leases.Authority) *fencing.Claimer {
-	claimer := fencing.NewClaimer(store, authority, nil)
+// claimer is one that knows no authority yet.
+func (c *serveCommand) claimer(store *fencing.Store) *fencing.Claimer {
+	claimer := fencing.NewClaimer(store, nil, nil)
 	claimer.EvictAfter = time.Duration(c.evictAfter)
 	claimer.ClaimTimeout = time.Duration(c.claimTimeout)
 	claimer.VerifyTimeout = time.Duration(c.verifyTimeout)
@@ -187,11 +200,25 @@ func (c *serveCommand) logger(stderr io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(stderr, options))
 }
 
-// openEtcd returns a client of the cluster that was named, or of one that it
-// starts in this process.
-func (c *serveCommand) openEtcd(ctx context.Context, logger *slog.Logger) (*clientv3.Client, func(), error) {
+// openedEtcd is a client, and the server if it is in this process.
+type openedEtcd struct {
+	client *clientv3.Client
+	server *leases.Embedded
+}
+
+func (e *openedEtcd) close() {
+	if e.client != nil {
+		e.client.Close()
+	}
+	if e.server != nil {
+		e.server.Close()
+	}
+}
+
+// openEtcd opens the cluster that was named, or one that it starts in this
+// process.
+func (c *serveCommand) openEtcd(ctx context.Context, etcd *openedEtcd, logger *slog.Logger) (err error) {
 	urls := []string(c.etcd.endpoints)
-	closeServer := func() {}
 	if c.embedDir != "" {
 		embedded := leases.NewEmbedded(c.embedDir)
 		embedded.Addr = c.etcdListen.String()
@@ -200,18 +227,16 @@ func (c *serveCommand) openEtcd(ctx context.Context, logger *slog.Logger) (*clie
 			if errors.Is(err, leases.ErrAddrInUse) {
 				flag = "--etcd-listen"
 			}
-			return nil, nil, fmt.Errorf("%s: %w", flag, err)
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 		go watchEtcd(embedded.Err(), logger)
 		logger.Info("embedded etcd serves", "url", embedded.Endpoint(), "dir", c.embedDir)
-		urls, closeServer = []string{embedded.Endpoint()}, embedded.Close
+		urls, etcd.server = []string{embedded.Endpoint()}, embedded
 	}
-	client, err := leases.NewClient(urls, nil)
-	if err != nil {
-		closeServer()
-		return nil, nil, usagef("--etcd: %v", err)
+	if etcd.client, err = leases.NewClient(urls, nil); err != nil {
+		return usagef("--etcd: %v", err)
 	}
-	return client, func() { client.Close(); closeServer() }, nil
+	return nil
 }
 
 // watchEtcd logs that the embedded etcd gave up; /readyz shows it too. It ends
@@ -222,15 +247,27 @@ func watchEtcd(failed <-chan error, logger *slog.Logger) {
 	}
 }
 
-// preflight looks at everything that a first claim would need, so that what
-// is missing is said at start and not to some client at night.
-func preflight(ctx context.Context, upstream *upstream, authority *leases.Authority) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*startTimeout)
-	defer cancel()
+// preflight looks at everything in PostgreSQL that a first claim and a first
+// login would need, so that what is missing is said at start and not to some
+// client at night.
+func (c *serveCommand) preflight(ctx context.Context, upstream *upstream, logger *slog.Logger) error {
+	conn, err := c.upstream.connect(ctx)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close(context.WithoutCancel(ctx))
 	if err := upstream.preflight(ctx); err != nil {
 		return err
 	}
-	ctx, cancel = context.WithTimeout(ctx, startTimeout)
+	if upstream.server.TLS.Mode == proxy.TLSDisable {
+		return nil
+	}
+	return openSecrets(ctx, upstream.server, c.authFile, upstream, logger)
+}
+
+// pingEtcd looks whether a first claim could be verified.
+func pingEtcd(ctx context.Context, authority *leases.Authority) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := authority.Ping(ctx); err != nil {
 		return fmt.Errorf("%w; start it or mend --etcd", err)
@@ -239,26 +276,17 @@ func preflight(ctx context.Context, upstream *upstream, authority *leases.Author
 }
 
 // serve runs the listeners until ctx ends, and then drains.
-func (c *serveCommand) serve(ctx context.Context, logger *slog.Logger, server *proxy.Server, admin *admin) error {
-	clients, err := listen("--listen", c.listen)
-	if err != nil {
-		return err
-	}
-	defer clients.Close()
-	adminClients, err := listen("--admin-listen", c.adminListen)
-	if err != nil {
-		return err
-	}
+func (c *serveCommand) serve(ctx context.Context, logger *slog.Logger, server *proxy.Server, ports listeners, admin *admin) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(clients) })
-	group.Go(func() error { return admin.serve(adminClients) })
+	group.Go(func() error { return server.Serve(ports.clients) })
+	group.Go(func() error { return admin.serve(ports.admin) })
 	group.Go(func() error {
 		<-ctx.Done()
 		admin.draining.Store(true)
 		defer admin.close()
 		return c.drain(logger, server)
 	})
-	logger.Info("ready", "listen", clients.Addr().String(), "admin", adminClients.Addr().String(), "upstream", c.upstream.where(),
+	logger.Info("ready", "listen", ports.clients.Addr().String(), "admin", ports.admin.Addr().String(), "upstream", c.upstream.where(),
 		"version", buildVersion())
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -294,18 +322,4 @@ func runUntil(work func(context.Context)) (stop func()) {
 		cancel()
 		<-done
 	}
-}
-
-// listen opens a port; the error names the flag to mend.
-func listen(flag string, at address) (net.Listener, error) {
-	ln, err := net.Listen("tcp", string(at))
-	if err != nil {
-		return nil, listenError(flag, at.String(), err)
-	}
-	return ln, nil
-}
-
-// listenError words why a port can't be listened on.
-func listenError(flag, at string, err error) error {
-	return fmt.Errorf("%s %s: %w; stop what has the port or choose another", flag, at, rootCause(err))
 }

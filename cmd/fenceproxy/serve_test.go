@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/certs"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -240,16 +241,14 @@ func TestServe_StartErrors(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"upstream away":  {[]string{"--upstream", "postgres://u:hunter2@127.0.0.1:1/app", "--etcd", etcd}, []string{"127.0.0.1:1", "refused"}},
-		"wrong password": {[]string{"--upstream", "postgres://fence:hunter2@" + s.Postgres.Addr() + "/app", "--etcd", etcd}, []string{"password authentication failed"}},
-		"no schema":      {[]string{"--upstream", s.DSN(stack.RoleFence, "bare"), "--etcd", etcd}, []string{"schema fence", "fenceproxy init", "bare"}},
-		"damaged":        {[]string{"--upstream", s.DSN(stack.RoleFence, "broken"), "--etcd", etcd}, []string{"database broken", "damaged: table fence.mark is missing", "DROP SCHEMA fence CASCADE", "fenceproxy init"}},
-		"no rights":      {[]string{"--upstream", s.DSN(stack.RoleApp, "app"), "--etcd", etcd}, []string{"GRANT"}},
-		"etcd away":      {[]string{"--upstream", upstream, "--etcd", "http://127.0.0.1:1"}, []string{"http://127.0.0.1:1", "refused", "--etcd"}},
-		"port taken":     {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", taken.Addr().String()}, []string{"--listen", "in use"}},
-		"admin taken":    {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()}, []string{"--admin-listen", "in use"}},
-		"etcd's taken":   {[]string{"--upstream", upstream, "--embed-etcd", t.TempDir(), "--etcd-listen", taken.Addr().String()}, []string{"--etcd-listen", taken.Addr().String(), "stop what listens there"}},
-		"etcd's folder":  {[]string{"--upstream", upstream, "--embed-etcd", "/dev/null", "--etcd-listen", "127.0.0.1:0"}, []string{"--embed-etcd: ", "/dev/null"}},
+		"no schema":     {[]string{"--upstream", s.DSN(stack.RoleFence, "bare"), "--etcd", etcd}, []string{"schema fence", "fenceproxy init", "bare"}},
+		"damaged":       {[]string{"--upstream", s.DSN(stack.RoleFence, "broken"), "--etcd", etcd}, []string{"database broken", "damaged: table fence.mark is missing", "DROP SCHEMA fence CASCADE", "fenceproxy init"}},
+		"no rights":     {[]string{"--upstream", s.DSN(stack.RoleApp, "app"), "--etcd", etcd}, []string{"GRANT"}},
+		"etcd away":     {[]string{"--upstream", upstream, "--etcd", "http://127.0.0.1:1"}, []string{"http://127.0.0.1:1", "refused", "--etcd"}},
+		"port taken":    {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", taken.Addr().String()}, []string{"--listen", "in use"}},
+		"admin taken":   {[]string{"--upstream", upstream, "--etcd", etcd, "--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()}, []string{"--admin-listen", "in use"}},
+		"etcd's taken":  {[]string{"--upstream", upstream, "--embed-etcd", t.TempDir(), "--etcd-listen", taken.Addr().String()}, []string{"--etcd-listen", taken.Addr().String(), "stop what listens there"}},
+		"etcd's folder": {[]string{"--upstream", upstream, "--embed-etcd", "/dev/null", "--etcd-listen", "127.0.0.1:0"}, []string{"--embed-etcd: ", "/dev/null"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := program(t, nil, append([]string{"serve"}, c.args...)...)
@@ -265,6 +264,62 @@ func TestServe_StartErrors(t *testing.T) {
 				t.Errorf("got %q, want one line without the password", stderr)
 			}
 		})
+	}
+}
+
+// What is wrong is said before an etcd is started, which leaves a folder.
+func TestServe_LooksFirst(t *testing.T) {
+	s := stack.New(t, "app")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	ca := certs.New(t)
+	cert, key := ca.Files(ca.Leaf("proxy"))
+	broken := filepath.Join(t.TempDir(), "userlist.txt")
+	if err := os.WriteFile(broken, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	encrypted := []string{"--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", key, "--auth-file"}
+	for name, c := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"port":          {[]string{"--listen", taken.Addr().String()}, "--listen " + taken.Addr().String() + ": address already in use"},
+		"admin port":    {[]string{"--admin-listen", taken.Addr().String()}, "--admin-listen " + taken.Addr().String() + ": address already in use"},
+		"etcd's port":   {[]string{"--etcd-listen", taken.Addr().String()}, "--etcd-listen: start embedded etcd: address is taken"},
+		"no auth file":  {append(encrypted[:len(encrypted):len(encrypted)], broken+".away"), "--auth-file: open " + broken + ".away: no such file"},
+		"bad auth file": {append(encrypted[:len(encrypted):len(encrypted)], broken), "--auth-file " + broken + ": "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "etcd")
+			code, _, stderr := program(t, []string{"FENCEPROXY_UPSTREAM=" + s.DSN(stack.RoleFence, "app")}, append([]string{"serve", "--embed-etcd", dir,
+				"--etcd-listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, c.flags...)...)
+			if code != 1 || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got exit %d, %q, want 1 and one line with %q", code, stderr, c.want)
+			}
+			if _, err := os.Stat(dir); err == nil {
+				t.Error("etcd's folder was made")
+			}
+		})
+	}
+}
+
+// A message about two settings names what set them.
+func TestServe_NamesOrigins(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "fence.yaml")
+	if err := os.WriteFile(config, []byte("upstream: postgres://u@127.0.0.1/app\nevict_after: 9s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, env := range map[string][]string{
+		"FENCEPROXY_ETCD and --embed-etcd exclude each other":                       {"FENCEPROXY_ETCD=http://127.0.0.1:1"},
+		config + ":2: evict_after (9s) must be below FENCEPROXY_CLAIM_TIMEOUT (1s)": {"FENCEPROXY_CLAIM_TIMEOUT=1s"},
+	} {
+		code, _, stderr := program(t, env, "serve", "--config", config, "--embed-etcd", filepath.Join(t.TempDir(), "etcd"))
+		if code != 2 || stderr != "fenceproxy: "+want+"\n" {
+			t.Errorf("got exit %d, %q, want 2 and %q", code, stderr, want)
+		}
 	}
 }
 

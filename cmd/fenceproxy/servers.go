@@ -25,7 +25,7 @@ type upstreamHost struct {
 	asker   *asker
 }
 
-// openUpstream connects to nothing yet.
+// openUpstream connects to nothing yet. No claim is made before verifyBy.
 func openUpstream(d dsn, newClaimer func(*fencing.Store) *fencing.Claimer) *upstream {
 	u := &upstream{asks: d.target != nil}
 	var hosts proxy.Upstream
@@ -54,6 +54,13 @@ func (u *upstream) observe(o fencing.Observer) {
 	}
 }
 
+// verifyBy says who verifies tokens, before the first session.
+func (u *upstream) verifyBy(authority fencing.Authority) {
+	for _, h := range u.hosts {
+		h.claimer.Authority = authority
+	}
+}
+
 // close ends the sessions first, which use the rest.
 func (u *upstream) close() {
 	_ = u.server.Close()
@@ -67,9 +74,11 @@ func (u *upstream) close() {
 // preflight looks whether claims can work, where sessions go now; where that is
 // a standby, whether they can on any of the servers.
 func (u *upstream) preflight(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	now, err := u.server.Reach(ctx, true)
 	if err != nil {
-		return fmt.Errorf("find a PostgreSQL to connect to: %w; start one or mend the DSN of --upstream", err)
+		return fmt.Errorf("find a PostgreSQL to connect to: %w", err)
 	}
 	err = u.hosts[now].store.Preflight(ctx)
 	for i, h := range u.hosts {

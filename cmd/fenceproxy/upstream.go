@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -41,22 +42,30 @@ func (u *upstreamFlags) where() string {
 func (u *upstreamFlags) connect(ctx context.Context) (*pgx.Conn, error) {
 	var best *pgx.Conn
 	var standing proxy.Standing
-	var why []string
+	var why, mends []string
 	for _, h := range u.dsn.hosts {
 		asker := newAsker(h, u.dsn.target)
 		found, err := asker.timed(ctx)
 		switch {
 		case err != nil:
 			why = append(why, fmt.Sprintf("connect to PostgreSQL at %s (database %s): %v", h.name, h.config.ConnConfig.Database, err))
+			mends = append(mends, mend(err))
 		case found.Fit == proxy.FitNo:
 			why = append(why, fmt.Sprintf("PostgreSQL at %s: %s", h.name, found.Why))
+			mends = append(mends, "let the DSN of --upstream name the right one (target_session_attrs)")
 		case best == nil || found.Better(standing):
 			best, standing, asker.conn = asker.conn, found, best
 		}
 		asker.close()
 	}
 	if best == nil {
-		return nil, fmt.Errorf("%s; start it, or mend the DSN of --upstream or the server's pg_hba.conf", strings.Join(why, "; "))
+		slices.Sort(mends)
+		for _, m := range slices.Compact(mends) {
+			if m != "" {
+				why = append(why, m)
+			}
+		}
+		return nil, errors.New(strings.Join(why, "; "))
 	}
 	return best, nil
 }
@@ -69,19 +78,4 @@ func (u *upstreamFlags) with(ctx context.Context, do func(context.Context, *pgx.
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	return do(ctx, conn)
-}
-
-// rootCause is the innermost error: the system's own words. Of several tries
-// it is the last one's.
-func rootCause(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if tries, ok := err.(interface{ Unwrap() []error }); ok && len(tries.Unwrap()) > 0 {
-			inner = tries.Unwrap()[len(tries.Unwrap())-1]
-		}
-		if inner == nil {
-			return err
-		}
-		err = inner
-	}
 }
