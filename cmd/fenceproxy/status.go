@@ -259,7 +259,7 @@ func joined(marks []markRow, held *heldLocks) []lockStatus {
 		if _, left := byKey[m.Key]; !left {
 			continue
 		}
-		one := lockStatus{Key: m.Key}
+		one := lockStatus{Key: m.Key, State: stateUnknown}
 		if held.asked {
 			one.State = stateFree
 		}
