@@ -202,7 +202,7 @@ func (s *session) settle() error {
 			s.txn.settled(blockOf(s.status), s.checked, s.ran)
 		}
 		if s.failed || s.queue.Skipping() || s.txn.block == blockNone {
-			clear(s.portals)
+			s.portals.end()
 		}
 		s.failed = false
 	} else {

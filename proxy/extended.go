@@ -26,9 +26,11 @@ func (s *session) guardBind() error {
 		if st, err = s.standing(name); err != nil {
 			return err
 		}
-		st.settings = bindSettings(st, values)
+		st.settings = short(bindSettings(st, values))
 	}
-	s.portals.bind(portal, st, s.segment.number)
+	if !s.discarded(queue.Bind) {
+		s.portals.bind(portal, st, s.segment.number)
+	}
 	if !st.known || st.class == sqlrewrite.Read || st.mayWrite() {
 		// A parameter of a domain runs the checks of the domain, and planning
 		// runs what is declared immutable: a Bind can write.
@@ -36,6 +38,14 @@ func (s *session) guardBind() error {
 		s.txn.bound()
 	}
 	return s.relay(queue.Bind)
+}
+
+// discarded reports whether the backend discards a request of the kind, because
+// of an error before it.
+func (s *session) discarded(k queue.Kind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue.Drops(k)
 }
 
 // standing returns the statement that stands under a name, after waiting for

@@ -100,7 +100,7 @@ func (s *session) dropped(text []byte, stmts []sqlrewrite.Statement) {
 func (s *session) dropPrepared(name string) {
 	if name == "" {
 		s.own.generation++
-		clear(s.portals)
+		s.portals.forget()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

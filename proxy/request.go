@@ -192,7 +192,10 @@ func (s *session) inspect(look func([]byte) error) error {
 // mentions a tag turns the session into a guarded one.
 func (s *session) relayQuery(n int) error {
 	if n > maxText {
-		return s.stream(queue.Entry{Kind: queue.Query})
+		if err := s.push(queue.Entry{Kind: queue.Query}); err != nil {
+			return err
+		}
+		return s.stream()
 	}
 	body, err := s.fromClient.Read(n)
 	if err != nil {
@@ -247,10 +250,7 @@ var errHiddenTag error = fencing.Refuse(fencing.CodeNotFenceable, "a statement t
 // stream relays a text that is too long to be held, and gives up in the
 // middle if it turns out to mention a tag: PostgreSQL runs nothing of a
 // message that doesn't end.
-func (s *session) stream(e queue.Entry) error {
-	if err := s.push(e); err != nil {
-		return err
-	}
+func (s *session) stream() error {
 	var look mentions
 	return s.inspect(func(chunk []byte) error {
 		if look.in(chunk) {
@@ -299,16 +299,20 @@ func (s *session) parse(n int) error {
 			}
 		}
 	}
+	s.segment.open = true
 	e := queue.Entry{Kind: queue.Parse}
 	if ok && ok2 {
 		st := s.judge(text)
 		if len(st.settings) > 0 {
-			st.types = wire.ReadTypes(rest)
+			if st.types = wire.ReadTypes(rest); len(st.types) > maxTypes {
+				st.types, st.settings = nil, forgotten().settings
+			}
 		}
-		e.Confirms = s.parsed(name, st)
+		err = s.pushChange(e, s.parsed(name, st))
+	} else {
+		err = s.push(e)
 	}
-	s.segment.open = true
-	if err := s.push(e); err != nil {
+	if err != nil {
 		return err
 	}
 	return s.writeMessage(wire.Parse, body)
@@ -325,11 +329,18 @@ func (s *session) parseLong() error {
 	if !ok {
 		name = prefix // longer than the buffer, and than any name can be
 	}
-	e := queue.Entry{Kind: queue.Parse, Confirms: s.parsed(name, unread())}
-	if s.tagged {
-		return s.relayAs(e)
+	if err := s.pushChange(queue.Entry{Kind: queue.Parse}, s.parsed(name, unread())); err != nil {
+		return err
 	}
-	return s.stream(e)
+	if s.tagged {
+		return s.forward()
+	}
+	return s.stream()
+}
+
+// parsed is the change that a Parse makes.
+func (s *session) parsed(name []byte, st statement) change {
+	return change{name: cut(name), to: st, segment: s.segment.number}
 }
 
 // judge classifies the text of a Parse, which holds at most one statement;
@@ -343,7 +354,9 @@ func (s *session) judge(text []byte) statement {
 	if len(stmts) == 0 {
 		return statement{known: true, empty: true}
 	}
-	return s.describe(text, stmts[0], s.options())
+	st := s.describe(text, stmts[0], s.options())
+	st.settings = short(st.settings)
+	return st
 }
 
 // describeOrClose takes a Describe or Close, of a statement or a portal.
@@ -364,7 +377,10 @@ func (s *session) describeOrClose(t byte) error {
 		case t == wire.Describe:
 			e.Kind = queue.DescribePortal
 		case body[0] == 'S':
-			e.Confirms = s.closed(name)
+			if err := s.pushChange(e, change{name: cut(name), closes: true, segment: s.segment.number}); err != nil {
+				return err
+			}
+			return s.forward()
 		default:
 			s.portals.close(name)
 		}

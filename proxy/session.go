@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -232,20 +233,49 @@ func closeWrite(conn net.Conn) {
 func (s *session) push(entries ...queue.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.mayPushLocked(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s.pushLocked(e)
+	}
+	return nil
+}
+
+// pushChange is push of a request that changes what a prepared statement is. One
+// that the backend discards changes nothing, and no reply would ever tell.
+func (s *session) pushChange(e queue.Entry, c change) error {
+	if strings.HasPrefix(c.name, reserved) {
+		s.own.generation++ // it may be one of the proxy's own
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.mayPushLocked(); err != nil {
+		return err
+	}
+	if !s.lost && !s.queue.Drops(e.Kind) {
+		e.Confirms = s.names.add(c)
+	}
+	s.pushLocked(e)
+	return nil
+}
+
+func (s *session) mayPushLocked() error {
 	s.awaitDeliveryLocked()
 	if s.over || s.victim != nil {
 		return errOver
 	}
-	if s.lost {
-		return nil // nobody would take them off again
-	}
-	for _, e := range entries {
-		if e.Purpose == queue.Client && e.Kind.Ready() {
-			e.Confirms = s.names.last
-		}
-		s.queue.Push(e)
-	}
 	return nil
+}
+
+func (s *session) pushLocked(e queue.Entry) {
+	if s.lost {
+		return // nobody would take it off again
+	}
+	if e.Kind.Ready() {
+		e.Confirms = s.names.last
+	}
+	s.queue.Push(e)
 }
 
 // send pushes a batch of the proxy's own messages and gathers their bytes.

@@ -37,6 +37,32 @@ func (st statement) unsure() statement { return statement{flags: st.flags & sqlr
 // unread is a statement whose text the proxy can't look at.
 func unread() statement { return statement{flags: sqlrewrite.MayCommit} }
 
+// forgotten is a statement that the proxy gave up to remember: it may change the
+// tag, too.
+func forgotten() statement {
+	st := unread()
+	st.flags |= sqlrewrite.TouchesTag
+	st.settings = []sqlrewrite.Setting{{Kind: sqlrewrite.Unknown}}
+	return st
+}
+
+// maxSetting is the longest value of a setting that is kept, in bytes, as long as
+// a statement or a portal is. The backend is asked for a longer one.
+const maxSetting = 16 << 10
+
+// maxTypes is how many parameters of a statement that makes a tag are kept.
+const maxTypes = 256
+
+// short returns settings without the values that are too long to be kept.
+func short(settings []sqlrewrite.Setting) []sqlrewrite.Setting {
+	for i := range settings {
+		if set := &settings[i]; len(set.Value) > maxSetting {
+			set.Kind, set.Value = sqlrewrite.Unknown, ""
+		}
+	}
+	return settings
+}
+
 // maxName is the length that PostgreSQL cuts the names of prepared statements
 // and portals to, in bytes (NAMEDATALEN in src/include/pg_config_manual.h,
 // less one).
@@ -57,7 +83,7 @@ type names struct {
 	changes  []change // under way, oldest first
 	last     int      // number of the last change
 	// forgotten: there were too many, and one of those that are no longer here
-	// may commit in the middle.
+	// may commit in the middle, or make a tag.
 	forgotten bool
 }
 
@@ -70,18 +96,11 @@ type change struct {
 	closes  bool
 }
 
-// parse takes a Parse that is about to be sent and returns its number.
-func (n *names) parse(name []byte, to statement, segment int) int {
-	return n.add(change{name: cut(name), to: to, segment: segment})
-}
-
-// close takes a Close of a statement that is about to be sent and returns its
-// number.
-func (n *names) close(name []byte, segment int) int {
-	return n.add(change{name: cut(name), closes: true, segment: segment})
-}
-
+// add takes a change that is about to be sent and returns its number.
 func (n *names) add(c change) int {
+	if len(n.changes) >= maxNames {
+		n.forgetAll()
+	}
 	n.last++
 	c.number = n.last
 	n.changes = append(n.changes, c)
@@ -98,11 +117,10 @@ func (n *names) stands(name []byte, segment int) (st statement, certain bool) {
 			return c.to, c.segment == segment
 		}
 	}
-	st, ok := n.prepared[key]
-	if !ok && n.forgotten {
-		return unread(), true
+	if st, ok := n.prepared[key]; ok || !n.forgotten {
+		return st, true
 	}
-	return st, true
+	return forgotten(), true
 }
 
 // confirm takes the reply to a change. Those before it that had none were not
@@ -125,7 +143,7 @@ func (n *names) apply(c change) {
 	if n.prepared == nil {
 		n.prepared = map[string]statement{}
 	}
-	if _, again := n.prepared[c.name]; !again && len(n.prepared) >= maxNames {
+	if _, had := n.prepared[c.name]; !had && len(n.prepared) >= maxNames {
 		n.forget()
 	}
 	n.prepared[c.name] = c.to
@@ -135,10 +153,15 @@ func (n *names) apply(c change) {
 func (n *names) forget() {
 	for name, st := range n.prepared {
 		if name != "" { // which is the next Parse's
-			n.forgotten = n.forgotten || st.unsure().flags != 0
+			n.forgotten = n.forgotten || st.unsure().flags != 0 || len(st.settings) > 0
 			delete(n.prepared, name)
 		}
 	}
+}
+
+// forgetAll gives up what is under way too: any name may be anything then.
+func (n *names) forgetAll() {
+	n.prepared, n.changes, n.forgotten = nil, nil, true
 }
 
 // decide takes a ReadyForQuery behind the change of the given number: what had
@@ -192,41 +215,16 @@ func dropsName(statement []byte) string {
 	return cut([]byte(name))
 }
 
-// parsed notes that a Parse is about to be sent, and returns the number that
-// its reply confirms.
-func (s *session) parsed(name []byte, st statement) int {
-	s.changes(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost {
-		return 0 // nobody would confirm it, nor ask
-	}
-	return s.names.parse(name, st, s.segment.number)
-}
-
-// closed is parsed for a Close.
-func (s *session) closed(name []byte) int {
-	s.changes(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost {
-		return 0
-	}
-	return s.names.close(name, s.segment.number)
-}
-
-// changes takes the name of a statement that the client makes or closes. Where
-// it may be one of the proxy's own, those are made afresh before they are run.
-func (s *session) changes(name []byte) {
-	if strings.HasPrefix(string(name), reserved) {
-		s.own.generation++
-	}
-}
+// maxPortals bounds the portals that are remembered.
+const maxPortals = 1024
 
 // Portals remembers which statements a session's portals run. It follows the
 // requests; where one may not have been carried out, the portal becomes
 // unknown, which is always safe.
-type portals map[string]bound
+type portals struct {
+	bound  map[string]bound
+	forgot bool // a portal that isn't there may be one that was given up
+}
 
 // A bound statement is what an Execute of a portal runs.
 type bound struct {
@@ -235,27 +233,42 @@ type bound struct {
 }
 
 func (p *portals) bind(name []byte, st statement, segment int) {
-	if *p == nil {
-		*p = portals{}
+	if len(p.bound) >= maxPortals {
+		p.forget()
 	}
-	(*p)[cut(name)] = bound{st, segment}
+	if p.bound == nil {
+		p.bound = map[string]bound{}
+	}
+	p.bound[cut(name)] = bound{st, segment}
 }
 
 // of returns what an Execute of the portal runs. certain tells that it was
 // bound in the given segment: elsewhere it may not have been.
-func (p portals) of(name []byte, segment int) (st statement, certain bool) {
-	b, ok := p[cut(name)]
+func (p *portals) of(name []byte, segment int) (st statement, certain bool) {
+	b, ok := p.bound[cut(name)]
+	if !ok && p.forgot {
+		return forgotten(), false
+	}
 	return b.statement, ok && b.segment == segment
 }
 
-func (p portals) close(name []byte) { delete(p, cut(name)) }
+func (p *portals) close(name []byte) { delete(p.bound, cut(name)) }
 
 // endBefore drops the portals of segments before the given one: with its
 // transaction a portal goes.
-func (p portals) endBefore(segment int) {
-	for name, b := range p {
+func (p *portals) endBefore(segment int) {
+	for name, b := range p.bound {
 		if b.segment < segment {
-			delete(p, name)
+			delete(p.bound, name)
 		}
 	}
 }
+
+// forget gives up what the portals run that there are.
+func (p *portals) forget() {
+	p.forgot = p.forgot || len(p.bound) > 0
+	clear(p.bound)
+}
+
+// end takes the end of all portals.
+func (p *portals) end() { *p = portals{} }

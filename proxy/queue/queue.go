@@ -93,6 +93,10 @@ func (q *Queue) ReadyDue() int { return q.ready }
 // Skipping reports whether the server discards requests until a Sync.
 func (q *Queue) Skipping() bool { return q.skipping }
 
+// Drops reports whether an entry of the kind would be dropped: the server
+// discards the request that it stands for.
+func (q *Queue) Drops(k Kind) bool { return q.skipping && k != Sync }
+
 // BlameClient says of the failure that was just answered that it is not that
 // of the hidden statement it came at.
 func (q *Queue) BlameClient() { q.failedIn = Client }
@@ -125,12 +129,10 @@ func (q *Queue) Open() bool {
 // Push adds an entry. While the server discards everything until a Sync, an
 // entry that is none is dropped: no reply will come.
 func (q *Queue) Push(e Entry) {
-	if q.skipping {
-		if e.Kind != Sync {
-			return
-		}
-		q.skipping = false
+	if q.Drops(e.Kind) {
+		return
 	}
+	q.skipping = false
 	if e.Kind.marker() && (q.count == 0 || e.Kind == CopyData && q.at(q.count-1).Kind == CopyData) {
 		return // stray, or one more of the same
 	}
