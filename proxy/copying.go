@@ -34,11 +34,11 @@ func (s *session) reopen() {
 // afterCopy sees to it, before a message is sent, that it is known what a COPY
 // made of the Syncs that were sent during it. drop tells that the message
 // comes behind an error, where the backend would skip it.
-func (s *session) afterCopy(t byte) (drop bool, err error) {
-	switch t {
-	case wire.Terminate:
+func (s *session) afterCopy(t byte, n int) (drop bool, err error) {
+	switch {
+	case t == wire.Terminate:
 		return false, nil
-	case wire.CopyData, wire.CopyDone, wire.CopyFail, wire.Flush:
+	case t == wire.CopyData, t == wire.CopyDone, t == wire.CopyFail, t == wire.Flush && n == 0:
 		return s.segment.dropping, nil
 	}
 	s.mu.Lock()

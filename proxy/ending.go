@@ -217,7 +217,8 @@ func (s *session) pass(t byte, copying bool) bool {
 		s.queue.Push(queue.Entry{Kind: queue.Sync})
 		return true
 	case wire.Flush:
-		return true
+		_, n, _ := s.fromClient.Next() // again
+		return copying || n == 0
 	case wire.CopyData, wire.CopyDone, wire.CopyFail:
 		kind := queue.CopyData
 		if t != wire.CopyData {

@@ -31,7 +31,7 @@ func (s *session) guard(t byte, n int) error {
 	case wire.Sync:
 		return s.guardSync()
 	case wire.Flush, wire.Terminate, wire.CopyData, wire.CopyDone, wire.CopyFail:
-		return s.other(t)
+		return s.other(t, n)
 	}
 	if err := s.begin(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (s *session) guard(t byte, n int) error {
 	case wire.Execute:
 		return s.guardExecute()
 	}
-	return s.other(t)
+	return s.other(t, n)
 }
 
 // begin opens a segment of the extended protocol with its first message.

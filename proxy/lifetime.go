@@ -124,14 +124,17 @@ func (s *session) wait() error {
 	if s.over && s.ending == nil {
 		return errBackend
 	}
+	if s.cut {
+		return errDrained
+	}
 	if s.idle.expired != nil {
 		return s.idle.expired
 	}
-	due := s.lost || s.queue.Len() > 0 || s.segment.open
+	due := s.owed > 0 || s.queue.Len() > 0 || s.segment.open
 	if s.draining && (s.over || !due && s.status == wire.StatusIdle) {
 		return errDrained
 	}
-	s.idle.waiting, s.idle.segment = true, s.segment.open || s.lost
+	s.idle.waiting, s.idle.segment = true, s.segment.open
 	s.idle.turn++
 	return nil
 }
@@ -144,7 +147,7 @@ func (s *session) waited(came bool) {
 	if came {
 		s.idle.expired = nil // just in time
 	}
-	if !s.over && !s.cut {
+	if !s.cut && (!s.over || s.ending != nil) { // or the past deadline ends the pump
 		s.client.SetReadDeadline(noDeadline)
 	}
 }
@@ -166,7 +169,7 @@ func (s *session) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := &s.idle
-	if !i.waiting || i.expired != nil || !s.over && (s.queue.Len() > 0 || i.segment) {
+	if !i.waiting || i.expired != nil || !s.over && (s.owed > 0 || s.queue.Len() > 0 || i.segment) {
 		i.seen = 0
 		return
 	}

@@ -118,7 +118,7 @@ func (s *session) judgeReply(t byte) (queue.Outcome, error) {
 	}
 	// Nothing of this session is hidden, so all can go on; it can only never
 	// be guarded.
-	s.lost, s.queue = true, queue.Queue{}
+	s.lost, s.owed, s.queue = true, s.queue.ReadyDue(), queue.Queue{}
 	return queue.Outcome{}, nil
 }
 
@@ -205,6 +205,7 @@ func (s *session) readyReply() error {
 		return s.desynchronized()
 	}
 	s.status, s.checked, s.ran = status, false, true
+	s.owed = max(0, s.owed-1)
 	if e := out.Entry; e != nil {
 		s.checked, s.ran = e.Checked && status == wire.StatusBlock, e.Ran
 		s.mirror.ready(status, out.Failed, ends(e.Ends), e.Tagged)

@@ -77,7 +77,7 @@ func (s *session) request(t byte, n int) error {
 	if err := s.room(); err != nil {
 		return err
 	}
-	if drop, err := s.afterCopy(t); err != nil || drop {
+	if drop, err := s.afterCopy(t, n); err != nil || drop {
 		return s.skip(err)
 	}
 	if s.tagged {
@@ -100,7 +100,7 @@ func (s *session) request(t byte, n int) error {
 	case wire.FunctionCall:
 		return s.relayFunction()
 	}
-	return s.other(t)
+	return s.other(t, n)
 }
 
 // skip drops the announced message, unless there was an error before.
@@ -128,16 +128,40 @@ func (s *session) track(t byte) {
 }
 
 // other relays the messages that need no look in any session.
-func (s *session) other(t byte) error {
-	switch t {
-	case wire.Describe, wire.Close:
+func (s *session) other(t byte, n int) error {
+	switch {
+	case t == wire.Describe, t == wire.Close:
 		return s.describeOrClose(t)
-	case wire.CopyData:
+	case t == wire.CopyData:
 		return s.relay(queue.CopyData)
-	case wire.CopyDone, wire.CopyFail:
+	case t == wire.CopyDone, t == wire.CopyFail:
 		return s.relay(queue.CopyEnd)
+	case t == wire.Flush && n > 0:
+		return s.malformedFlush()
 	}
 	return s.forward() // Flush, Terminate: no reply
+}
+
+// malformedFlush takes a Flush that has a body. PostgreSQL answers it with an
+// error and discards what comes up to a Sync; a COPY that waits for data ignores
+// it as it does any Flush (CopyGetData in src/backend/commands/copyfromparse.c).
+func (s *session) malformedFlush() error {
+	if err := s.awaitEarlier(func() bool { return s.queue.Len() == 0 || s.queue.Starving() }); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	ignored := s.queue.Starving()
+	s.mu.Unlock()
+	if ignored {
+		return s.fromClient.Skip()
+	}
+	if s.tagged {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	s.segment.open = true
+	return s.relay(queue.Malformed)
 }
 
 // room waits while the client is owed more replies than a session may hold.

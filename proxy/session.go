@@ -68,6 +68,7 @@ type session struct {
 	failed     bool // a segment failed since the request pump looked
 	withheld   bool // a ReadyForQuery waits for a ROLLBACK
 	lost       bool // replies can't be told apart any more; only while untagged
+	owed       int  // ReadyForQuery that are due then, as far as can be told
 	guarded    bool // tagged, for the reply pump
 	forgotten  bool // the backend doesn't know the proxy's own statements
 	captured   []string
@@ -167,7 +168,7 @@ func (s *session) serve() {
 }
 
 func reason(err error) string {
-	if err == nil || errors.Is(err, io.EOF) {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "client left"
 	}
 	return err.Error()
@@ -178,9 +179,9 @@ func reason(err error) string {
 func (s *session) closeClient() { s.client.Close() }
 
 // finish ends both directions after the request pump has ended with err. A
-// client that half-closed after its last request still gets its answers: the
-// half-close is passed on, and PostgreSQL ends the session when it has
-// answered.
+// client that half-closed after its last request, or in the middle of one, still
+// gets its answers: the half-close is passed on, and PostgreSQL ends the session
+// when it has answered. It runs nothing of a message that was cut short.
 func (s *session) finish(err error) {
 	var last *lastWord
 	switch {
@@ -190,7 +191,7 @@ func (s *session) finish(err error) {
 		s.backend.Close()
 		<-s.replied
 		s.farewell(last.report())
-	case err == nil || errors.Is(err, io.EOF):
+	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		s.toBackend.Flush()
 		closeWrite(s.backend)
 		<-s.replied
@@ -269,8 +270,11 @@ func (s *session) mayPushLocked() error {
 }
 
 func (s *session) pushLocked(e queue.Entry) {
-	if s.lost {
-		return // nobody would take it off again
+	if s.lost { // nobody would take it off again
+		if e.Kind.Ready() {
+			s.owed++
+		}
+		return
 	}
 	if e.Kind.Ready() {
 		e.Confirms = s.names.last

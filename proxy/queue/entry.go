@@ -30,11 +30,13 @@ const (
 	CopyData
 	// CopyEnd waits for nothing: it marks a CopyDone or CopyFail.
 	CopyEnd
+	// Malformed waits for an error: that of a Flush which has a body.
+	Malformed
 )
 
 var kindNames = [...]string{
 	"Parse", "Bind", "DescribeStatement", "DescribePortal", "Execute", "Close",
-	"Sync", "Query", "Function", "CopyData", "CopyEnd",
+	"Sync", "Query", "Function", "CopyData", "CopyEnd", "Malformed",
 }
 
 func (k Kind) String() string { return kindNames[k] }
