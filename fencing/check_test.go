@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 		{"stale for this transaction", []string{good, "BEGIN", "SET LOCAL fence.token = 41"}, check, "LF001", "superseded by 42"},
 		{"current again after the transaction", []string{good, "BEGIN", "SET LOCAL fence.token = 41", "COMMIT"}, check, "", ""},
 		{"not claimed", []string{future}, check, "LF002", "not_holder: a token 43 was not claimed"},
-		{"never claimed", []string{none}, check, "LF002", "no token was ever accepted"},
+		{"never claimed", []string{none}, check, "LF002", "no token is accepted"},
 		{"read-only, current", []string{good, "BEGIN READ ONLY"}, check, "", ""},
 		{"read-only, stale", []string{old, "BEGIN READ ONLY"}, check, "LF001", "superseded by 42"},
 		{"read-only, not claimed", []string{future, "BEGIN READ ONLY"}, check, "LF002", "not claimed"},

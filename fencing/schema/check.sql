@@ -177,7 +177,7 @@ BEGIN
     ELSIF v_mark.token IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'LF002',
             MESSAGE = format('not_holder: %s token %s was not claimed', p_key, p_token),
-            DETAIL = format('Key %s, presented token %s; no token was ever accepted for this key in this database.', p_key, p_token),
+            DETAIL = format('Key %s, presented token %s; no token is accepted for this key in this database.', p_key, p_token),
             HINT = 'Set the tag in the session itself and through fenceproxy, which claims the token before it forwards anything.';
     ELSE
         RAISE EXCEPTION USING ERRCODE = 'LF002',
