@@ -12,6 +12,8 @@ SEED         ?= $(shell date +%s)
 TEXTS        ?= 100000
 # make clients CLIENTS=psql,pgx
 CLIENTS      ?= all
+# make pg-regress SUITES=regress,isolation,libpq_pipeline,tools
+SUITES       ?=
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The commit goes into the binary where git can be asked for it.
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
@@ -20,7 +22,8 @@ VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo 
 .PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress bench-idle bench-guard bench-claims bench-marks clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@echo 'PG_VERSIONS="15 16 17 18" are fetched where they are not installed; without it, what is installed is taken.'
 
 setup: ## install or name everything that the other targets need
 	@testharness/setup.sh go cc postgres etcdctl lint
@@ -62,12 +65,12 @@ grammar: ## how SQL is read, against PostgreSQL's grammar: its own scripts, and 
 	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_GRAMMAR_SUITE="$$files/src" FENCEPROXY_GRAMMAR_TEXTS=$(TEXTS) FENCEPROXY_GRAMMAR_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 1h -v -run 'TestSplit_(Scripts|Mutants)$$' ./sqlrewrite
 
-wire: ## wire scripts, straight to PostgreSQL and through the proxy, on PG_VERSIONS
+wire: ## wire scripts, straight to PostgreSQL and through the proxy, on PG_VERSIONS ("15 16 17 18")
 	@testharness/setup.sh go cc postgres
 	@set -e; for version in $(or $(PG_VERSIONS),installed); do \
 		[ $$version = installed ] || { FENCEPROXY_PG_BIN=$$(testharness/fetch-postgres.sh $$version); export FENCEPROXY_PG_BIN; }; \
 		echo "PostgreSQL $$version"; \
-		$(GO) test -race -count=1 ./testharness/wire; \
+		(cd testharness/wire && FENCEPROXY_WIRE_PROGRESS=1 $(GO) test -race -count=1); \
 	done
 
 wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways
@@ -75,12 +78,12 @@ wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways
 	FENCEPROXY_WIRE_PIPELINES=$(N) FENCEPROXY_WIRE_SEED=$(SEED) $(GO) test -race -count=1 -timeout 0 -v -run 'TestGenerate$$' ./testharness/wire
 
 clients: ## real drivers, straight and through the proxy; writes docs/clients.md (CLIENTS=pgx,psycopg picks)
-	@testharness/setup.sh go cc postgres clients
-	FENCE_CLIENTS="$(CLIENTS)" $(GO) test -race -count=1 -timeout 30m -v ./testharness/clients
+	@CLIENTS="$(CLIENTS)" testharness/setup.sh go cc postgres clients
+	@cd testharness/clients && FENCE_CLIENTS="$(CLIENTS)" $(GO) test -race -count=1 -timeout 30m
 
-pg-regress: build ## PostgreSQL 15's own test suites, straight and through the proxy
+pg-regress: build ## PostgreSQL 15's own test suites, straight and through the proxy (SUITES=libpq_pipeline picks)
 	@testharness/setup.sh cc postgres
-	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_PG_BIN=/usr/lib/postgresql/15/bin $(GO) run ./testharness/pgregress -files "$$files"
+	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_PG_BIN=/usr/lib/postgresql/15/bin $(GO) run ./testharness/pgregress -files "$$files" -suites "$(SUITES)"
 
 bench-idle: ## what IDLE_SESSIONS (5000) idle sessions cost the proxy
 	@testharness/setup.sh go postgres
@@ -99,4 +102,4 @@ bench-marks: ## what MARKS (1000000) marks change, and how they are removed
 	$(GO) test -run '^$$' -bench 'Marks$$' -benchtime 1x -timeout 1h ./testharness/claims
 
 clean: ## what the targets above made
-	rm -rf bin coverage.out
+	rm -rf bin coverage.out testharness/clients/programs/node/node_modules

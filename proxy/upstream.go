@@ -59,13 +59,15 @@ func (h *Host) failure(err error) error { return fmt.Errorf("%s: %w", h.Name, un
 // unaddressed is what the system said of a connection without its addresses,
 // where the host is named anyhow.
 func unaddressed(err error) error {
-	if op, ok := err.(*net.OpError); ok {
-		err = op.Err
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Error() != err.Error() {
+		return err // or what it was that failed would be lost
 	}
-	if call, ok := err.(*os.SyscallError); ok {
-		err = call.Err
+	var call *os.SyscallError
+	if errors.As(op.Err, &call) {
+		return call.Err
 	}
-	return err
+	return op.Err
 }
 
 // connect dials the first way to the host that takes the connection.

@@ -6,7 +6,8 @@
 #   cc        a C compiler and libc headers, for -race and a test-only parser
 #   postgres  PostgreSQL server binaries, psql and pgbench
 #   etcdctl   etcd's command-line client, which tests take locks with
-#   lint      shellcheck
+#   lint      shellcheck and git
+#   clients   the languages and drivers of those that $CLIENTS names (all)
 #
 # It is silent and touches nothing when everything is there.
 set -eu
@@ -42,6 +43,17 @@ install() {
 	quiet as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 }
 
+# provide WHY CHECK PACKAGE... installs the packages if the check fails, and
+# checks again: a package may not have what it had elsewhere.
+provide() {
+	what=$1 check=$2
+	shift 2
+	if ! eval "$check" >/dev/null 2>&1; then
+		install "$what" "$@"
+		eval "$check" >/dev/null 2>&1 || die "missing: $what. $* is installed, and this still fails: $check"
+	fi
+}
+
 # quiet shows a command's output only if it fails.
 quiet() {
 	log=$(mktemp)
@@ -62,10 +74,13 @@ need_go() {
 		die "Go $want or newer is needed and $(go version | cut -d' ' -f3) was found; get it from https://go.dev/dl/"
 }
 
+has_cc() { has "${CC:-gcc}"; }
+has_headers() { echo '#include <stdlib.h>' | "${CC:-gcc}" -E -; }
+
 need_cc() {
-	has "${CC:-gcc}" || install "a C compiler, for the race detector and a test-only parser" gcc libc6-dev
-	echo '#include <stdlib.h>' | "${CC:-gcc}" -E - >/dev/null 2>&1 ||
-		install "the C library's headers, for the race detector and a test-only parser" libc6-dev
+	why="for the race detector and a test-only parser"
+	provide "a C compiler, $why" has_cc gcc libc6-dev
+	provide "the C library's headers, $why" has_headers libc6-dev
 }
 
 # server_dir prints the folder of the PostgreSQL server binaries. The test
@@ -94,8 +109,7 @@ need_postgres() {
 		server_dir >/dev/null || die "no PostgreSQL server binaries were found; set FENCEPROXY_PG_BIN to their folder"
 	fi
 	for program in psql pgbench; do
-		client $program || install "$program, which tests drive the proxy with" postgresql-client
-		client $program || die "missing: $program; put it on PATH"
+		provide "$program, which tests drive the proxy with" "client $program" postgresql-client
 	done
 }
 
@@ -112,21 +126,39 @@ install_server() {
 }
 
 need_etcdctl() {
-	has etcdctl || install "etcdctl, which tests take locks with" etcd-client
-	has etcdctl || die "missing: etcdctl 3.4 or newer; get it from https://etcd.io and put it on PATH"
+	provide "etcdctl 3.4 or newer, which tests take locks with (https://etcd.io has it too)" 'etcdctl version' etcd-client
 }
 
-# need_clients installs the languages and drivers that make clients plays.
+# need_clients installs the languages and drivers of the clients that CLIENTS
+# names, or of all.
 need_clients() {
-	apt_client python3-psycopg2 '/usr/bin/python3 -c "import psycopg2"'
-	apt_client python3-psycopg '/usr/bin/python3 -c "import psycopg"'
-	apt_client python3-asyncpg '/usr/bin/python3 -c "import asyncpg"'
-	apt_client python3-sqlalchemy '/usr/bin/python3 -c "import sqlalchemy, greenlet"' python3-greenlet
-	apt_client libdbd-pg-perl 'perl -MDBD::Pg -e 1'
-	apt_client ruby-pg 'ruby -rpg -e 1'
-	apt_client php-pgsql 'php -r "exit(in_array(\"pgsql\", PDO::getAvailableDrivers()) ? 0 : 1);"' php-cli
-	apt_client default-jdk-headless 'javac -version'
-	apt_client libpostgresql-jdbc-java 'test -e /usr/share/java/postgresql.jar'
+	if played psycopg2 "SQLAlchemy on psycopg2"; then apt_client python3-psycopg2 '/usr/bin/python3 -c "import psycopg2"'; fi
+	if played psycopg; then apt_client python3-psycopg '/usr/bin/python3 -c "import psycopg"'; fi
+	if played asyncpg "SQLAlchemy on asyncpg"; then apt_client python3-asyncpg '/usr/bin/python3 -c "import asyncpg"'; fi
+	if played "SQLAlchemy on psycopg2" "SQLAlchemy on asyncpg"; then
+		apt_client python3-sqlalchemy '/usr/bin/python3 -c "import sqlalchemy, greenlet"' python3-greenlet
+	fi
+	if played DBD::Pg; then apt_client libdbd-pg-perl 'perl -MDBD::Pg -e 1'; fi
+	if played ruby-pg; then apt_client ruby-pg 'ruby -rpg -e 1'; fi
+	if played PDO_pgsql; then
+		apt_client php-pgsql 'php -r "exit(in_array(\"pgsql\", PDO::getAvailableDrivers()) ? 0 : 1);"' php-cli
+	fi
+	if played pgjdbc; then
+		apt_client default-jdk-headless 'javac -version'
+		apt_client libpostgresql-jdbc-java 'test -e /usr/share/java/postgresql.jar'
+	fi
+	if played node-postgres postgres.js; then need_node; fi
+}
+
+# played NAME... says whether one of the clients is to be played.
+played() {
+	for name in "$@"; do
+		case ",${CLIENTS:-all}," in *,all,* | *",$name,"*) return 0 ;; esac
+	done
+	return 1
+}
+
+need_node() {
 	apt_client npm 'npm --version' nodejs
 	node="$here/testharness/clients/programs/node"
 	if ! cmp -s "$node/package-lock.json" "$node/node_modules/.fenceproxy-lock"; then
@@ -136,15 +168,17 @@ need_clients() {
 	fi
 }
 
-# apt_client PACKAGE CHECK PACKAGE... installs the packages if the check fails.
+# apt_client PACKAGE CHECK PACKAGE... provides what the check looks for.
 apt_client() {
-	package=$1 check=$2
+	package=$1 look=$2
 	shift 2
-	eval "$check" >/dev/null 2>&1 || install "$package, for make clients" "$package" "$@"
-	eval "$check" >/dev/null 2>&1 || die "missing: what Debian has in $package; this failed: $check"
+	provide "$package, for make clients" "$look" "$package" "$@"
 }
 
-need_lint() { has shellcheck || install "shellcheck, for make lint" shellcheck; }
+need_lint() {
+	provide "git, for make lint" 'has git' git
+	provide "shellcheck, for make lint" 'has shellcheck' shellcheck
+}
 
 [ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint|clients ..."
 for need in "$@"; do

@@ -42,10 +42,19 @@ func Select(names string) ([]Client, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no client is called %q", name)
+			return nil, fmt.Errorf("no client is called %q; there are %s", name, strings.Join(Names(), ", "))
 		}
 	}
 	return picked, nil
+}
+
+// Names are those that Select knows, besides "all".
+func Names() []string {
+	var names []string
+	for _, c := range All() {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // Leg is how a client reaches PostgreSQL.

@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -18,12 +19,23 @@ func TestClients(t *testing.T) {
 	}
 	r := newRig(t)
 	var results []clients.Result
+	failed := 0
 	for _, c := range picked {
 		if c.GoModule {
 			r.build(t, "programs/golang", "./"+c.Command[0])
 		}
-		t.Run(c.Name, func(t *testing.T) { results = append(results, r.client(t, c)) })
+		t.Run(c.Name, func(t *testing.T) {
+			result := r.client(t, c)
+			results = append(results, result)
+			line := result.Line()
+			if t.Failed() {
+				line = fmt.Sprintf("%-22s FAILED", c.Name)
+				failed++
+			}
+			say(names, "%s", line)
+		})
 	}
+	say(names, "%d of %d clients saw through the proxy what they see straight, and their refusals", len(picked)-failed, len(picked))
 	if got := r.metric(t, "fenceproxy_lost_replies_total"); got != 0 {
 		t.Errorf("lost replies: got %v, want 0", got)
 	}
@@ -32,6 +44,13 @@ func TestClients(t *testing.T) {
 	}
 	if names != "" && !t.Failed() {
 		write(t, results)
+	}
+}
+
+// say tells people who wait for the clients that they named how it goes.
+func say(names, format string, args ...any) {
+	if names != "" {
+		fmt.Printf(format+"\n", args...)
 	}
 }
 

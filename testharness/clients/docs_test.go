@@ -3,6 +3,7 @@ package clients_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,6 +38,25 @@ func TestRecipes_InDocs(t *testing.T) {
 	}
 	if diff := cmp.Diff(recipes(t), got); diff != "" {
 		t.Errorf("docs/clients.md is not what `make clients` writes (-want +got):\n%s", diff)
+	}
+}
+
+// TestNames_InDocs: the names that CLIENTS takes can be read there.
+func TestNames_InDocs(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "`" + strings.Join(clients.Names(), "`, `") + "`"; !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+		t.Errorf("docs/clients.md doesn't have %s", want)
+	}
+}
+
+// TestSelect_Unknown: who misspells a name is told those that there are.
+func TestSelect_Unknown(t *testing.T) {
+	_, err := clients.Select("psql,pgxx")
+	if want := `no client is called "pgxx"; there are psql, pgbench, `; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s…", err, want)
 	}
 }
 

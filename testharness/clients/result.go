@@ -32,6 +32,14 @@ func Table(results []Result) string {
 	return b.String()
 }
 
+// Line says in short how a client fared.
+func (r Result) Line() string {
+	stale := r.Legs[Stale]
+	return fmt.Sprintf("%-22s %2d steps  untagged %s, tagged %s, TLS %s  lock lost %s, stale %s, unknown %s",
+		r.Client.Name, len(r.Legs[Straight]), r.compared(Untagged), r.compared(Tagged), r.compared(Encrypted),
+		distinct(stale.Seen("evicted")), distinct(stale.Seen("stale")), distinct(stale.Seen("unknown")))
+}
+
 // compared tells a leg from the straight one.
 func (r Result) compared(leg Leg) string {
 	if n := len(r.Legs[Straight].Differences(r.Legs[leg])); n > 0 {
