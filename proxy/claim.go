@@ -259,6 +259,12 @@ func incompleteTag(v values) *fencing.Error {
 		fmt.Sprintf("SET %s too, or RESET %s.", want, have))
 }
 
+// oversized refuses a tag that is too long to be read.
+func oversized() *fencing.Error {
+	return fencing.Refuse(fencing.CodeMalformedTag, "the fence settings of the session have over %d bytes", maxReport).With(
+		fmt.Sprintf("A key may have %d bytes.", fencing.MaxKeyLen), "RESET fence.key, fence.token and fence.tokens.")
+}
+
 // evictedBy is what a session hears that a higher claim has ended.
 func evictedBy(key string, had, by fencing.Token) *fencing.Error {
 	return fencing.Refuse(fencing.CodeEvicted, "%s token %d was superseded by %d and the session was ended", key, had, by).With(

@@ -148,3 +148,22 @@ func TestSession_SetConfigByFunctionCall(t *testing.T) {
 		c.f.conn.Close()
 	}
 }
+
+// A tag that is too long to be read is refused, and the session lives on.
+func TestSession_TagTooLong(t *testing.T) {
+	const long = "repeat('x', 1100000)"
+	s := newStack(t, 1)
+	f := s.frontend(s.addrs[0])
+	for _, c := range []struct{ sql, want string }{
+		{"RESET fence.key", "ZI"},
+		{"BEGIN; SELECT set_config('fence.' || 'key', " + long + ", true) IS NULL", "ZT"},
+		{"INSERT INTO t VALUES (1, 'a')", "LF009 ZE"},
+		{"ROLLBACK", "ZI"},
+		{"INSERT INTO t VALUES (1, 'a')", "ZI"},
+	} {
+		f.send(query(c.sql))
+		if got := f.ready(1); !strings.HasSuffix(got, c.want) || !strings.Contains(c.want, "LF") && strings.Contains(got, "LF") {
+			t.Errorf("%s: got %s, want %s", c.sql, got, c.want)
+		}
+	}
+}

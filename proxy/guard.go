@@ -178,8 +178,8 @@ func (s *session) readback() error {
 		return err
 	}
 	s.mu.Lock()
-	row, missed := s.captured, s.missed
-	s.captured = nil
+	row, long, missed := s.captured, s.overlong, s.missed
+	s.captured, s.overlong = nil, false
 	if len(row) == 3 {
 		s.mirror.load(values{key: row[0], token: row[1], tokens: row[2]}, s.status != wire.StatusIdle)
 	}
@@ -192,6 +192,9 @@ func (s *session) readback() error {
 	// A cancel request or a time-out hit the readback, and not the client's
 	// statement: nothing that needs a claim may run before one was made.
 	s.unread = fencing.Refuse(fencing.CodeUnverified, "the tag of the session could not be read back").With("", "Retry.")
+	if long {
+		s.unread = oversized()
+	}
 	if missed != nil {
 		s.unread = &fencing.Error{Code: fencing.Code(missed.Code), Message: missed.Message}
 	}

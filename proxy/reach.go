@@ -85,7 +85,7 @@ func (s *session) try(ctx context.Context, h *Host, packet []byte, last bool) er
 	if s.srv.ctx.Err() != nil {
 		conn.Close() // abort has run before there was something to close
 	}
-	s.fromBackend, s.toBackend = wire.NewReader(conn), wire.NewWriter(conn)
+	s.fromBackend, s.toBackend = wire.NewServerReader(conn), wire.NewWriter(conn)
 	_ = s.toBackend.Write(packet)
 	err = s.toBackend.Flush()
 	if err != nil || !last {

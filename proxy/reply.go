@@ -141,7 +141,7 @@ func (s *session) reply(t byte, n int) error {
 	case out.Verdict == queue.Hide:
 		err = s.fromBackend.Skip()
 	case out.Verdict == queue.Capture:
-		err = s.capture(n)
+		err = s.capture()
 	default:
 		err = s.fromBackend.Forward(s.toClient)
 	}
@@ -172,19 +172,31 @@ func (s *session) desynchronized() error {
 }
 
 // capture keeps the row of a readback for the request pump.
-func (s *session) capture(n int) error {
-	body, err := s.fromBackend.Read(min(n, maxReport))
-	if err != nil {
-		return err
-	}
-	row, err := wire.ReadRow(body)
-	if err != nil {
+func (s *session) capture() error {
+	row, err := s.settingsRow()
+	if err != nil && !errors.Is(err, wire.ErrTooLarge) {
 		return err
 	}
 	s.mu.Lock()
-	s.captured = row
+	s.captured, s.overlong = row, err != nil
 	s.mu.Unlock()
 	return nil
+}
+
+// settingsRow reads the announced row of a readback. One that is longer than any
+// tag is dropped, and ErrTooLarge.
+func (s *session) settingsRow() ([]string, error) {
+	body, err := s.fromBackend.Read(maxReport)
+	switch {
+	case errors.Is(err, wire.ErrTooLarge):
+		if skipped := s.fromBackend.Skip(); skipped != nil {
+			return nil, skipped
+		}
+		return nil, err
+	case err != nil:
+		return nil, err
+	}
+	return wire.ReadRow(body)
 }
 
 // readyReply takes a ReadyForQuery: what it says of the transaction is the

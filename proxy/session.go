@@ -72,6 +72,7 @@ type session struct {
 	guarded    bool // tagged, for the reply pump
 	forgotten  bool // the backend doesn't know the proxy's own statements
 	captured   []string
+	overlong   bool         // what was to be captured is longer than any tag
 	missed     *wire.Report // the error of a readback, until the client has heard it
 	mirror     mirror
 	coming     fencing.Tag // what a claim under way will add to the mirror

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
@@ -173,6 +174,7 @@ func (s *session) ask(query string) ([]string, error) {
 		return nil, err
 	}
 	var row []string
+	long := false
 	for {
 		t, n, err := s.fromBackend.Next()
 		if err != nil {
@@ -184,18 +186,25 @@ func (s *session) ask(query string) ([]string, error) {
 			}
 			continue
 		}
+		if t == wire.DataRow {
+			if row, err = s.settingsRow(); errors.Is(err, wire.ErrTooLarge) {
+				long = true
+			} else if err != nil {
+				return nil, fmt.Errorf("read the tag back: %w", err)
+			}
+			continue
+		}
 		body, err := s.fromBackend.Read(min(n, maxReport))
 		if err != nil {
 			return nil, fmt.Errorf("read the tag back: %w", err)
 		}
 		switch t {
-		case wire.DataRow:
-			if row, err = wire.ReadRow(body); err != nil {
-				return nil, fmt.Errorf("read the tag back: %w", err)
-			}
 		case wire.ErrorResponse:
 			return nil, s.askFailed(body)
 		case wire.ReadyForQuery:
+			if long {
+				return nil, s.reject(string(fencing.CodeMalformedTag), oversized().Message, nil)
+			}
 			if len(row) != 3 {
 				return nil, s.reject("08P01", "PostgreSQL did not tell the session's tag", nil)
 			}

@@ -64,10 +64,14 @@ const (
 const (
 	// HeaderLen is a type byte and a length of four bytes that counts itself.
 	HeaderLen = 5
-	// MaxLength is the largest length field that a peer may send: the server
+	// MaxLength is the largest length field that a client may send: the server
 	// itself allocates a message in one piece of at most MaxAllocSize
 	// (PQ_LARGE_MESSAGE_LIMIT in libpq.h, MaxAllocSize in memutils.h).
 	MaxLength = 0x3fffffff
+	// MaxServerLength is the largest that a server sends: what it allocates is
+	// the body and a zero byte, and the length field counts itself too
+	// (enlargeStringInfo in stringinfo.c).
+	MaxServerLength = MaxLength - 1 + 4
 	// MaxSmallLength bounds messages that have no body to speak of
 	// (PQ_SMALL_MESSAGE_LIMIT in libpq.h).
 	MaxSmallLength = 10000

@@ -9,7 +9,7 @@ import (
 
 // Errors of a Reader.
 var (
-	// ErrLength: a length field is below 4 or above MaxLength.
+	// ErrLength: a length field is below 4 or above what the peer may send.
 	ErrLength = errors.New("invalid message length")
 	// ErrTooLarge: a body is longer than the caller takes.
 	ErrTooLarge = errors.New("message body is over the limit")
@@ -24,12 +24,19 @@ type Reader struct {
 	r, w  int    // the unread bytes are buf[r:w]
 	body  int    // bytes of the announced message's body still to come; -1: none is announced
 	begun bool   // its header and maybe some of its body are consumed
+	most  int    // the largest length field that is taken
 	long  []byte // what Read has gathered of a body that doesn't fit the buffer
 }
 
-// NewReader returns a Reader that buffers up to DefaultBuffer bytes.
+// NewReader returns a Reader of a client's messages, with a length of up to
+// MaxLength. It buffers up to DefaultBuffer bytes.
 func NewReader(src io.Reader) *Reader {
-	return &Reader{source: newSource(src), body: -1}
+	return &Reader{source: newSource(src), body: -1, most: MaxLength}
+}
+
+// NewServerReader is NewReader of a server's messages, of up to MaxServerLength.
+func NewServerReader(src io.Reader) *Reader {
+	return &Reader{source: newSource(src), body: -1, most: MaxServerLength}
 }
 
 // Next waits for the header of the next message and returns its type and the
@@ -48,7 +55,7 @@ func (r *Reader) Next() (typ byte, body int, err error) {
 		return 0, 0, err
 	}
 	length := int(binary.BigEndian.Uint32(r.buf[r.r+1:]))
-	if length < 4 || length > MaxLength {
+	if length < 4 || length > r.most {
 		return r.buf[r.r], 0, fmt.Errorf("%w: %d for type %q", ErrLength, length, r.buf[r.r])
 	}
 	r.body = length - 4

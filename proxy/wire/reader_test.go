@@ -238,6 +238,18 @@ func TestReader_HostileLengths(t *testing.T) {
 	}
 }
 
+// A server may send a little more than a client may.
+func TestReader_ServerLengths(t *testing.T) {
+	for length, want := range map[uint32]error{
+		3: wire.ErrLength, wire.MaxLength + 1: nil, wire.MaxServerLength: nil, wire.MaxServerLength + 1: wire.ErrLength,
+	} {
+		_, body, err := wire.NewServerReader(bytes.NewReader(claim('D', length))).Next()
+		if !errors.Is(err, want) || err == nil && body != int(length)-4 {
+			t.Errorf("%d: got a body of %d bytes, %v, want %v", length, body, err, want)
+		}
+	}
+}
+
 func TestReader_ClaimsCostNoMemory(t *testing.T) {
 	const arrived = 100_000
 	for name, consume := range verbs {
