@@ -44,11 +44,7 @@ func (s *session) authenticate() (ok bool, err error) {
 		case wire.ReadyForQuery:
 			return true, nil
 		case wire.ErrorResponse:
-			s.parted = true
-			if err := s.fromBackend.Forward(s.toClient); err != nil {
-				return false, fmt.Errorf("relay startup: %w", err)
-			}
-			return false, s.toClient.Flush()
+			return false, s.relayRefusal()
 		case wire.Authentication:
 			if err := s.relayAuth(n); err != nil {
 				return false, err
@@ -76,6 +72,25 @@ func (s *session) authenticate() (ok bool, err error) {
 		}
 	}
 }
+
+// relayRefusal passes on why PostgreSQL refuses the login, and returns it.
+func (s *session) relayRefusal() error {
+	s.parted = true
+	refused := errRefused
+	if head, err := s.fromBackend.Prefix(); err == nil {
+		if r, err := wire.ReadReport(head); err == nil {
+			refused = fmt.Errorf("%w: %s %s", errRefused, r.Code, r.Message)
+		}
+	}
+	if err := s.fromBackend.Forward(s.toClient); err != nil {
+		return fmt.Errorf("relay startup: %w", err)
+	}
+	_ = s.toClient.Flush() // a client that is gone changes nothing about it
+	return refused
+}
+
+// errRefused: PostgreSQL said no, and the client knows.
+var errRefused = errors.New("PostgreSQL refused the login")
 
 // backendFailed ends the startup after PostgreSQL could not be read from. A
 // server that closes without a word leaves the client without one too.

@@ -73,7 +73,11 @@ func (s *session) login() bool {
 		err = s.bid(last, err)
 	}
 	if err != nil {
-		s.logger().Info("session not started", "remote", s.client.RemoteAddr(), "error", err)
+		logger := s.logger()
+		if s.user != "" {
+			logger = logger.With("user", s.user, "database", s.database)
+		}
+		logger.Info("session not started", "remote", s.client.RemoteAddr().String(), "error", err)
 	}
 	if ok {
 		s.mu.Lock()
@@ -158,6 +162,9 @@ func (s *session) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
+	if s.closing {
+		return
+	}
 	if s.idle.waiting || !s.opened {
 		s.client.SetReadDeadline(longAgo)
 	}
@@ -187,13 +194,13 @@ func (s *session) sweep(now time.Time) {
 	}
 }
 
-// farewellWithin is how long a client may take to take a last word.
-const farewellWithin = time.Second
-
 // cutOff ends the session at once, but for a last word to the client.
 func (s *session) cutOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closing {
+		return
+	}
 	s.cut = true
 	s.client.SetDeadline(time.Now().Add(farewellWithin))
 	s.client.SetReadDeadline(longAgo)

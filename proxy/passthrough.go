@@ -153,22 +153,17 @@ func (s *session) readAuth() (kind uint32, body []byte, err error) {
 				return 0, nil, fmt.Errorf("read from PostgreSQL: %w", err)
 			}
 			return binary.BigEndian.Uint32(body), body[4:], nil
-		case t == wire.ErrorResponse, t == wire.NoticeResponse:
+		case t == wire.ErrorResponse:
+			return 0, nil, s.relayRefusal()
+		case t == wire.NoticeResponse:
 			if err := s.fromBackend.Forward(s.toClient); err != nil {
 				return 0, nil, fmt.Errorf("relay startup: %w", err)
-			}
-			if t == wire.ErrorResponse {
-				s.parted = true
-				_ = s.toClient.Flush()
-				return 0, nil, errRefused
 			}
 		default:
 			return 0, nil, s.reject("08P01", fmt.Sprintf("PostgreSQL sent an unexpected message of type %q during authentication", t), nil)
 		}
 	}
 }
-
-var errRefused = errors.New("PostgreSQL refused the login")
 
 // serverEncrypted reports whether the leg towards PostgreSQL is encrypted.
 func serverEncrypted(conn net.Conn) bool {

@@ -170,16 +170,22 @@ func (s *Server) start(conn net.Conn) {
 	go ses.run()
 }
 
-// ended forgets a session. The session calls it last.
-func (s *Server) ended(ses *session) {
+// release makes room for others in place of a session that is over.
+func (s *Server) release(ses *session) {
 	s.mu.Lock()
-	delete(s.sessions, ses)
 	s.forgetKeyLocked(ses)
 	if ses.admitted {
 		s.admitted--
 	}
 	s.mu.Unlock()
 	s.retag(ses, nil)
+}
+
+// ended forgets a session. The session calls it last.
+func (s *Server) ended(ses *session) {
+	s.mu.Lock()
+	delete(s.sessions, ses)
+	s.mu.Unlock()
 	ses.running.Done()
 }
 

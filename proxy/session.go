@@ -22,6 +22,7 @@ type session struct {
 	srv       *Server
 	id        uint64
 	running   *sync.WaitGroup // of those that the server waits for
+	socket    net.Conn        // the client's, and client what is spoken over it: the same, or TLS
 	client    net.Conn
 	backend   net.Conn
 	host      *Host    // where backend goes, and endpoint the way that it took;
@@ -81,6 +82,7 @@ type session struct {
 	confirm    int  // generation of the proxy's own statements known to exist
 	draining   bool // the session is to end between transactions
 	cut        bool // the session is to end at once, with a last word
+	closing    bool // all is said; only the client's socket is open yet
 	opened     bool // the login is done
 	idle       idleness
 	victim     *fencing.Error          // set once: a higher claim ended this session
@@ -122,7 +124,7 @@ var (
 
 func newSession(srv *Server, client net.Conn, id uint64) *session {
 	return &session{
-		srv: srv, id: id, client: client,
+		srv: srv, id: id, socket: client, client: client,
 		fromClient: wire.NewReader(client),
 		toClient:   wire.NewWriter(client),
 		replied:    make(chan struct{}),
@@ -139,16 +141,21 @@ func (s *session) logger() *slog.Logger { return s.srv.Logger.With("session", s.
 // of its own, for a handshake leaves a large stack behind.
 func (s *session) run() {
 	if !s.login() {
-		s.end()
+		s.end(!s.parted)
 		return
 	}
 	go s.serve()
 }
 
-// end gives back all that the session has.
-func (s *session) end() {
+// end gives back all that the session has. left says that nothing was sent to
+// the client that it must still get, or that it said goodbye itself.
+func (s *session) end(left bool) {
 	if s.backend != nil {
 		s.backend.Close()
+	}
+	s.srv.release(s)
+	if !left {
+		s.linger()
 	}
 	s.closeClient()
 	s.srv.ended(s)
@@ -156,28 +163,30 @@ func (s *session) end() {
 
 // serve runs a session that has been opened, until its end.
 func (s *session) serve() {
-	defer s.end()
 	s.srv.Metrics.Opened.Inc()
 	s.srv.Metrics.Sessions.Inc()
-	defer s.srv.Metrics.Sessions.Dec()
-	s.logger().Info("session started", "user", s.user, "database", s.database, "remote", s.client.RemoteAddr())
+	s.logger().Info("session started", "user", s.user, "database", s.database, "remote", s.client.RemoteAddr().String())
 
 	go s.replies()
 	err := s.requests()
 	s.finish(err)
 	s.logger().Info("session ended", "reason", reason(err))
+	s.srv.Metrics.Sessions.Dec()
+	s.end(clientLeft(err))
+}
+
+// clientLeft reports whether a request pump that ended with err had its end from
+// the client: a Terminate, or the end of what it sends, be it within a message.
+func clientLeft(err error) bool {
+	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func reason(err error) string {
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if clientLeft(err) {
 		return "client left"
 	}
 	return err.Error()
 }
-
-// closeClient closes the client's socket, which may have been encrypted since
-// the session began.
-func (s *session) closeClient() { s.client.Close() }
 
 // finish ends both directions after the request pump has ended with err. A
 // client that half-closed after its last request, or in the middle of one, still
@@ -192,7 +201,7 @@ func (s *session) finish(err error) {
 		s.backend.Close()
 		<-s.replied
 		s.farewell(last.report())
-	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+	case clientLeft(err):
 		s.toBackend.Flush()
 		closeWrite(s.backend)
 		<-s.replied
@@ -207,27 +216,6 @@ func (s *session) finish(err error) {
 			s.farewell(errDrained.report())
 		}
 	}
-}
-
-// farewell sends a last FATAL, unless the client has heard one; the reply pump
-// has ended. In the middle of a
-// message the client would take it for a part of that, so it gets none there.
-func (s *session) farewell(r wire.Report) {
-	if s.parted || s.fromBackend != nil && s.fromBackend.Begun() {
-		return
-	}
-	s.parted = true
-	s.client.SetWriteDeadline(time.Now().Add(farewellWithin))
-	s.toClient.Write(wire.AppendError(nil, r))
-	s.toClient.Flush()
-}
-
-func closeWrite(conn net.Conn) {
-	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-		return
-	}
-	conn.Close()
 }
 
 // push announces replies before the bytes that cause them are sent. It fails
@@ -316,10 +304,13 @@ func (s *session) flush() error {
 
 // gone waits until the reply pump has said what became of the session after
 // a write to the backend failed. What PostgreSQL said before it went may not
-// have been read yet.
+// have been read yet: it comes to an end, since a socket that can't be written
+// to any more is closed for both ways. A client that doesn't take it is waited
+// for no longer than partWithin: it may itself wait until it can send.
 func (s *session) gone() error {
-	s.backend.SetReadDeadline(time.Now().Add(farewellWithin))
+	s.boundWrites(time.Now().Add(partWithin))
 	<-s.replied
+	s.boundWrites(noDeadline)
 	s.backend.Close()
 	return errGone
 }

@@ -153,6 +153,17 @@ func (r *Reader) Skip() error {
 	return r.drain(func([]byte) error { return nil })
 }
 
+// Discard reads to the end of the stream, which it returns the error of, and
+// drops all. Nothing can be read after it.
+func (r *Reader) Discard() error {
+	defer r.release()
+	for {
+		if _, err := r.read(0); err != nil {
+			return err
+		}
+	}
+}
+
 // drain hands the body to take, chunk by chunk, and consumes the message. An
 // error leaves the rest announced.
 func (r *Reader) drain(take func([]byte) error) error {
