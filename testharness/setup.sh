@@ -50,7 +50,7 @@ provide() {
 	shift 2
 	if ! eval "$check" >/dev/null 2>&1; then
 		install "$what" "$@"
-		eval "$check" >/dev/null 2>&1 || die "missing: $what. $* is installed, and this still fails: $check"
+		eval "$check" >/dev/null 2>&1 || die "missing: $what. apt-get took $*, and this still fails: $check"
 	fi
 }
 

@@ -18,13 +18,14 @@ type progress struct {
 	done   int
 	failed int
 	total  int
+	test   string
 }
 
 // tally is of one file.
 type tally struct{ scripts, left, failed int }
 
-func newProgress(all []*wire.Script) *progress {
-	p := &progress{files: map[string]*tally{}, total: len(all)}
+func newProgress(test string, all []*wire.Script) *progress {
+	p := &progress{files: map[string]*tally{}, total: len(all), test: test}
 	for _, s := range all {
 		if p.files[s.File] == nil {
 			p.files[s.File] = &tally{}
@@ -56,6 +57,6 @@ func (p *progress) played(s *wire.Script, failed bool) {
 		fmt.Printf("%-28s %3d scripts  %s\n", s.File, file.scripts, result)
 	}
 	if p.done == p.total {
-		fmt.Printf("%d scripts, %d failed\n", p.total, p.failed)
+		fmt.Printf("%s: %d scripts, %d failed\n", p.test, p.total, p.failed)
 	}
 }

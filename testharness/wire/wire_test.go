@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 
 // playAll plays scripts on all legs, several at a time.
 func (r *rig) playAll(t *testing.T, all []*wire.Script, overTLS bool) {
-	report := newProgress(all)
+	report := newProgress(t.Name(), all)
 	for _, s := range all {
 		t.Run(s.File+"/"+s.Name, func(t *testing.T) {
 			defer func() { report.played(s, t.Failed()) }()
