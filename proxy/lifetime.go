@@ -92,7 +92,7 @@ func (s *session) login() bool {
 func (s *session) isEnding() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.draining || s.cut
+	return s.draining || s.cut != nil
 }
 
 // setDeadline bounds all that is done on either leg up to t.
@@ -128,7 +128,7 @@ func (s *session) wait() error {
 	if s.over && s.ending == nil {
 		return errBackend
 	}
-	if s.cut {
+	if s.cut != nil {
 		return errDrained
 	}
 	if s.idle.expired != nil {
@@ -151,7 +151,7 @@ func (s *session) waited(came bool) {
 	if came {
 		s.idle.expired = nil // just in time
 	}
-	if !s.cut && (!s.over || s.ending != nil) { // or the past deadline ends the pump
+	if s.cut == nil && (!s.over || s.ending != nil) { // or the past deadline ends the pump
 		s.client.SetReadDeadline(noDeadline)
 	}
 }
@@ -194,22 +194,25 @@ func (s *session) sweep(now time.Time) {
 	}
 }
 
-// cutOff ends the session at once, but for a last word to the client.
-func (s *session) cutOff() {
+// cutOff ends the session at once, but for a last word to the client. It
+// reports whether there was one to end.
+func (s *session) cutOff(cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return
+		return false
 	}
-	s.cut = true
+	s.cut = fmt.Errorf("fenceproxy cut the session off: %w", cause)
 	s.client.SetDeadline(time.Now().Add(farewellWithin))
 	s.client.SetReadDeadline(longAgo)
 	if s.backend != nil {
 		s.backend.Close()
 	}
+	return true
 }
 
-func (s *session) isCut() bool {
+// cutFor returns why the session was cut off, nil if it wasn't.
+func (s *session) cutFor() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cut

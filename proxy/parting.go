@@ -42,7 +42,7 @@ func closeWrite(conn net.Conn) {
 func (s *session) boundWrites(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.cut {
+	if s.cut == nil {
 		s.client.SetWriteDeadline(t)
 	}
 }

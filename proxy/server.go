@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -211,7 +212,7 @@ func (s *Server) isClosed() bool {
 // Shutdown takes no more sessions, ends those that there are as soon as they
 // are between transactions, and waits for all of them. Up to then it goes on
 // taking cancel requests, for they still have something to cancel. When ctx ends
-// first it ends the rest at once and returns ctx's error.
+// first it ends the rest at once and returns a *CutOffError with ctx's cause.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -228,25 +229,42 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.road.close()
 		return nil
 	case <-ctx.Done():
-		s.cutOff(done)
+		cut := s.cutOff(context.Cause(ctx), done)
 		_ = s.Close()
 		<-done
-		return ctx.Err()
+		return cut
 	}
 }
 
+// A CutOffError says that sessions had to be ended before they were between
+// transactions.
+type CutOffError struct {
+	Sessions int
+	Cause    error // why there was no more time
+}
+
+func (e *CutOffError) Error() string {
+	return fmt.Sprintf("%d sessions were cut off: %v", e.Sessions, e.Cause)
+}
+
+func (e *CutOffError) Unwrap() error { return e.Cause }
+
 // cutOff ends every session, with a last word to those clients that take it
 // within farewellWithin.
-func (s *Server) cutOff(done <-chan struct{}) {
+func (s *Server) cutOff(cause error, done <-chan struct{}) *CutOffError {
+	cut := &CutOffError{Cause: cause}
 	s.mu.Lock()
 	for ses := range s.sessions {
-		ses.cutOff()
+		if ses.cutOff(cause) {
+			cut.Sessions++
+		}
 	}
 	s.mu.Unlock()
 	select {
 	case <-done:
 	case <-time.After(2 * farewellWithin):
 	}
+	return cut
 }
 
 // waitFor closes done when every session has ended, and then whoever has said

@@ -79,11 +79,11 @@ type session struct {
 	coming     fencing.Tag // what a claim under way will add to the mirror
 	names      names
 	params     sqlrewrite.Options
-	confirm    int  // generation of the proxy's own statements known to exist
-	draining   bool // the session is to end between transactions
-	cut        bool // the session is to end at once, with a last word
-	closing    bool // all is said; only the client's socket is open yet
-	opened     bool // the login is done
+	confirm    int   // generation of the proxy's own statements known to exist
+	draining   bool  // the session is to end between transactions
+	cut        error // why the session is to end at once, with a last word
+	closing    bool  // all is said; only the client's socket is open yet
+	opened     bool  // the login is done
 	idle       idleness
 	victim     *fencing.Error          // set once: a higher claim ended this session
 	spared     bool                    // the victim's backend was left to answer what it was sent
@@ -170,6 +170,9 @@ func (s *session) serve() {
 	go s.replies()
 	err := s.requests()
 	s.finish(err)
+	if cut := s.cutFor(); cut != nil && !clientLeft(err) {
+		err = cut
+	}
 	s.logger().Info("session ended", "reason", reason(err))
 	s.srv.Metrics.Sessions.Dec()
 	s.end(clientLeft(err))
@@ -212,7 +215,7 @@ func (s *session) finish(err error) {
 		switch {
 		case errors.As(err, &refused):
 			s.farewell(report("FATAL", refused))
-		case s.isCut():
+		case s.cutFor() != nil:
 			s.farewell(errDrained.report())
 		}
 	}

@@ -295,16 +295,25 @@ func (c *serveCommand) serve(ctx context.Context, logger *slog.Logger, server *p
 	return nil
 }
 
+// Why sessions are cut off.
+var (
+	errDrainTimeout = errors.New("--drain-timeout was over")
+	errSecondSignal = errors.New("a second signal came")
+)
+
 // drain lets the sessions end. Cutting some off is no failure of the proxy:
 // it was asked to stop.
 func (c *serveCommand) drain(logger *slog.Logger, server *proxy.Server) error {
 	logger.Info("draining", "timeout", time.Duration(c.drainTimeout))
 	again, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(again, time.Duration(c.drainTimeout))
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		logger.Warn("sessions were cut off", "cause", err)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer context.AfterFunc(again, func() { cancel(errSecondSignal) })()
+	defer time.AfterFunc(time.Duration(c.drainTimeout), func() { cancel(errDrainTimeout) }).Stop()
+	var cut *proxy.CutOffError
+	if err := server.Shutdown(ctx); errors.As(err, &cut) {
+		logger.Warn("sessions were cut off", "sessions", cut.Sessions, "cause", cut.Cause)
 	}
 	return nil
 }

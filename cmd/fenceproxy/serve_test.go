@@ -159,9 +159,10 @@ func TestServe_DrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags   []string
 		signals int
+		cause   string
 	}{
-		"time is up":      {[]string{"--drain-timeout", "100ms"}, 1},
-		"a second signal": {[]string{"--drain-timeout", "1h"}, 2},
+		"time is up":      {[]string{"--drain-timeout", "100ms"}, 1, "--drain-timeout was over"},
+		"a second signal": {[]string{"--drain-timeout", "1h"}, 2, "a second signal came"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := serveOn(t, s, c.flags...)
@@ -176,8 +177,13 @@ func TestServe_DrainTimeout(t *testing.T) {
 			if status, err := p.Wait(); status != 0 || err != nil {
 				t.Errorf("got exit %d, %v, want 0: %s", status, err, p.Log())
 			}
-			if !strings.Contains(p.Log(), "sessions were cut off") {
-				t.Errorf("got log %s, want that sessions were cut off", p.Log())
+			for _, want := range []string{
+				`"sessions were cut off" sessions=1 cause="` + c.cause + `"`,
+				`reason="fenceproxy cut the session off: ` + c.cause + `"`,
+			} {
+				if !strings.Contains(p.Log(), want) {
+					t.Errorf("got log %s, want %s", p.Log(), want)
+				}
 			}
 		})
 	}

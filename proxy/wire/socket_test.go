@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -44,8 +45,8 @@ func TestReader_Sockets(t *testing.T) {
 			a, b := sockets(t, network)
 			r, w := wire.NewReader(b), wire.NewWriter(a)
 			b.SetReadDeadline(time.Unix(1, 0))
-			if _, _, err := r.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatalf("got %v, want a deadline", err)
+			if _, _, err := r.Next(); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(err.Error(), "read "+network) {
+				t.Fatalf("got %v, want that a read met its deadline", err)
 			}
 			b.SetReadDeadline(time.Time{})
 			sizes := []int{0, 1, 100, wire.DefaultBuffer, 5_000_000, 3}

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"errors"
 	"io"
+	"net"
 	"syscall"
 )
 
@@ -34,7 +36,7 @@ func (s *source) read(keep int) (int, error) {
 	s.rest = s.buf == nil
 	s.keep, s.n, s.err = keep, 0, nil
 	if err := s.raw.Read(s.take); err != nil {
-		return 0, err
+		return 0, named(err, "read")
 	}
 	return s.n, s.err
 }
@@ -73,4 +75,16 @@ func (s *source) release() {
 		giveBuffer(s.buf)
 		s.buf = nil
 	}
+}
+
+// named gives an error of a raw socket the name that the operation has on any
+// other.
+func named(err error, op string) error {
+	var raw *net.OpError
+	if !errors.As(err, &raw) {
+		return err
+	}
+	plain := *raw
+	plain.Op = op
+	return &plain
 }

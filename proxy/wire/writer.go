@@ -93,7 +93,7 @@ func (w *Writer) write(p []byte) {
 	}
 	w.rest = p
 	if err := w.raw.Write(w.give); err != nil {
-		w.err = err
+		w.err = named(err, "write")
 	}
 	w.rest = nil
 }
