@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"sync"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
@@ -50,16 +51,38 @@ func (s *session) cancel(key []byte) {
 	if !running {
 		return
 	}
-	defer s.deliveryEnded()
+	ended := sync.OnceFunc(s.deliveryEnded)
+	defer ended()
 	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.CancelTimeout)
 	defer cancel()
+	stop := context.AfterFunc(ctx, ended)
+	defer stop()
 	conn, err := s.endpoint.connect(ctx, s.srv.CancelTimeout)
 	if err == nil {
-		err = handCancel(ctx, conn, wire.CodeCancel, key)
+		life, leave := s.untilReplied()
+		defer leave()
+		err = handCancel(life, conn, wire.CodeCancel, key)
 	}
 	if err != nil {
 		s.logger().Warn("deliver cancel request", "error", err)
 	}
+}
+
+// untilReplied returns a context that ends with the session. A server that hangs
+// may read a cancel request that it was sent at any later time, and closing the
+// connection doesn't take it back: the client's own stays open as long, as it
+// would at PostgreSQL. leave must be called.
+func (s *session) untilReplied() (ctx context.Context, leave func()) {
+	ctx, cancel := context.WithCancel(s.srv.ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-s.replied:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(); watch.Wait() }
 }
 
 // handCancel sends a cancel request and waits until the server has closed the

@@ -138,7 +138,8 @@ func TestSession_CancelOnItsWay(t *testing.T) {
 			first := start(conn, c.protocol, "SELECT pg_sleep(600) /* first */")
 			s.running("/* first */")
 			var canceled sync.WaitGroup
-			canceled.Go(func() { sendCancel(t, addr, cancelKey(conn), nil) })
+			told := make(chan struct{})
+			canceled.Go(func() { sendCancel(t, addr, cancelKey(conn), nil); close(told) })
 			<-g.arrived
 			s.exec("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%/* first */%' AND pid <> pg_backend_pid()")
 			if err := <-first; code(err) != "57014" {
@@ -151,6 +152,13 @@ func TestSession_CancelOnItsWay(t *testing.T) {
 			}
 			if err := <-next; err != nil {
 				t.Errorf("next: got %v, want no error", err)
+			}
+			select {
+			case <-told:
+				if c.timeout < time.Second {
+					t.Error("the client was told of a delivery that PostgreSQL has yet to take")
+				}
+			default:
 			}
 			g.open()
 			canceled.Wait()

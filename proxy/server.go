@@ -48,8 +48,9 @@ type Server struct {
 	Metrics      *Metrics
 	LoginTimeout time.Duration // from accept to the first ReadyForQuery
 	DialTimeout  time.Duration
-	// CancelTimeout bounds the delivery of a cancel request, and so how long a
-	// session can be kept from its next request by it.
+	// CancelTimeout bounds how long a cancel request on its way keeps its session
+	// from its next request. What PostgreSQL reads later may hit that one, as it
+	// may without a proxy: the client's cancel request stays open till then.
 	CancelTimeout time.Duration
 	Sockets       Sockets
 
