@@ -178,8 +178,8 @@ func TestServe_DrainTimeout(t *testing.T) {
 				t.Errorf("got exit %d, %v, want 0: %s", status, err, p.Log())
 			}
 			for _, want := range []string{
-				`"sessions were cut off" sessions=1 cause="` + c.cause + `"`,
-				`reason="fenceproxy cut the session off: ` + c.cause + `"`,
+				`"sessions were cut off","sessions":1,"cause":"` + c.cause + `"`,
+				`"reason":"fenceproxy cut the session off: ` + c.cause + `"`,
 			} {
 				if !strings.Contains(p.Log(), want) {
 					t.Errorf("got log %s, want %s", p.Log(), want)

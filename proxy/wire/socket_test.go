@@ -6,9 +6,9 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
