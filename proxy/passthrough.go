@@ -18,10 +18,14 @@ import (
 // Secrets knows how roles prove who they are, for clients whose exchange can't
 // be relayed because it is bound to a channel that ends here.
 type Secrets interface {
-	// Credential returns what is known of user; the zero Credential if that is
-	// nothing. An error means that it can't be told.
+	// Credential returns what is known of user; one without a Secret if that is
+	// nothing. ErrNoSecrets has PostgreSQL verify the client; another error
+	// means that it can't be told.
 	Credential(ctx context.Context, user string) (Credential, error)
 }
+
+// ErrNoSecrets: nothing may be known of any role.
+var ErrNoSecrets = errors.New("the secrets of roles can't be read")
 
 // A Credential is what the proxy verifies a client by. With a Secret that is
 // PostgreSQL's own it logs in with the key that the client's proof reveals;
@@ -29,6 +33,7 @@ type Secrets interface {
 type Credential struct {
 	Secret   *scram.Secret // nil: there is none
 	Password string        // "": not known
+	Source   string        // where it is from, for the log
 }
 
 // sasl takes PostgreSQL's offer of SASL mechanisms. Over a leg that is not
@@ -38,7 +43,9 @@ type Credential struct {
 func (s *session) sasl(offer []byte) error {
 	mechanisms := strings.Split(strings.TrimRight(string(offer), "\x00"), "\x00")
 	if s.encrypted() && s.srv.Secrets != nil && slices.Contains(mechanisms, scram.MechanismPlain) {
-		return s.passThrough(offer)
+		if err := s.passThrough(offer); !errors.Is(err, ErrNoSecrets) {
+			return err
+		}
 	}
 	// An offer of binding towards PostgreSQL's own certificate is of no use to
 	// a client that is shown another or none.
@@ -57,12 +64,19 @@ func (s *session) passThrough(offer []byte) error {
 	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
 	defer cancel()
 	credential, err := s.srv.Secrets.Credential(ctx, s.user)
+	if errors.Is(err, ErrNoSecrets) {
+		return err
+	}
 	if err != nil {
 		s.logger().Error("read the secret of a role", "user", s.user, "error", err)
 		return s.reject("58000", "fenceproxy could not read what it needs to verify passwords: see its log", nil)
 	}
 	server := scram.NewServer(s.user, credential.Secret, s.srv.Mock, s.binding)
 	final, err := s.verifyClient(server)
+	var refused *scram.Error
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%w (verified by %s)", err, credential.Source)
+	}
 	if err != nil {
 		return err
 	}
@@ -75,7 +89,7 @@ func (s *session) passThrough(offer []byte) error {
 		client = scram.NewPasswordClient(credential.Password, serverBinding(s.backend))
 	}
 	if err := s.logIn(client, offer); err != nil {
-		return err
+		return fmt.Errorf("%w (the client was verified by %s)", err, credential.Source)
 	}
 	s.toClient.Write(wire.Frame(nil, wire.Authentication, binary.BigEndian.AppendUint32(nil, authSASLFinal), final))
 	return nil
@@ -131,10 +145,11 @@ func (s *session) logIn(client *scram.Client, offer []byte) error {
 			return s.reject("08P01", "PostgreSQL sent an unexpected authentication request", nil)
 		}
 	}
-	s.logger().Warn("log in with a client's key", "user", s.user, "error", err)
 	if errors.Is(err, scram.ErrSecretChanged) {
-		return s.reject("28P01", scram.PasswordFailed(s.user).Message, nil)
+		s.farewell(wire.Report{Severity: "FATAL", Code: "28P01", Message: scram.PasswordFailed(s.user).Message})
+		return err
 	}
+	s.logger().Warn("log in with a client's key", "user", s.user, "error", err)
 	return s.reject("08006", "fenceproxy could not log in to PostgreSQL: see its log", nil)
 }
 

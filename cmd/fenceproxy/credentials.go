@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
@@ -21,10 +25,14 @@ type credentials struct {
 	mock   *scram.Mock
 	logger *slog.Logger
 
-	mu    sync.Mutex
-	users map[string]proxy.Credential // of the file
-	seen  time.Time                   // when the file was changed last
+	mu       sync.Mutex
+	users    map[string]proxy.Credential // of the file
+	seen     time.Time                   // when the file was changed last
+	askAfter time.Time                   // while the table may not be read; zero: it may
 }
+
+// askEvery bounds how often PostgreSQL is asked for what it has denied.
+const askEvery = time.Second
 
 // roles knows what PostgreSQL does of its roles' passwords: what it stores of one,
 // "" if nothing, and what salts of roles that don't exist are made up from.
@@ -49,11 +57,8 @@ func openSecrets(ctx context.Context, server *proxy.Server, file string, roles r
 		if err := c.load(); err != nil {
 			return err
 		}
-	} else if _, err := roles.RoleSecret(ctx, "postgres"); err != nil {
-		logger.Warn("SCRAM over TLS is relayed, without channel binding: roles' secrets can't be read; "+
-			"as a superuser: GRANT SELECT (rolname, rolpassword) ON pg_authid TO the role of --upstream, or name an --auth-file",
-			"error", err)
-		return nil
+	} else if _, err := c.ofTable(ctx, "postgres"); err != nil && !errors.Is(err, proxy.ErrNoSecrets) {
+		logger.Warn("look for roles' secrets", "error", err)
 	}
 	server.Secrets = c
 	return nil
@@ -119,16 +124,63 @@ func (c *credentials) Credential(ctx context.Context, user string) (proxy.Creden
 	if c.file != "" {
 		return c.ofFile(user), nil
 	}
-	text, err := c.roles.RoleSecret(ctx, user)
+	known := proxy.Credential{Source: "pg_authid"}
+	text, err := c.ofTable(ctx, user)
 	if err != nil || text == "" {
-		return proxy.Credential{}, err
+		return known, err
 	}
 	secret, err := scram.ParseSecret(text)
 	if err != nil {
 		c.logger.Warn("the secret of a role is of no use for SCRAM", "user", user, "error", err)
-		return proxy.Credential{}, nil
+		return known, nil
 	}
-	return proxy.Credential{Secret: &secret}, nil
+	known.Secret = &secret
+	return known, nil
+}
+
+// deniedClass is the class of SQLSTATEs of a table that may not be read, or that
+// a service doesn't have (errcodes.txt).
+const deniedClass = "42"
+
+// ofTable returns what PostgreSQL stores of a user's password. While that is
+// denied it is asked again at a login, for a GRANT may have come, and the log
+// tells of every change.
+func (c *credentials) ofTable(ctx context.Context, user string) (string, error) {
+	c.mu.Lock()
+	denied, now := !c.askAfter.IsZero(), time.Now()
+	if denied && now.Before(c.askAfter) {
+		c.mu.Unlock()
+		return "", proxy.ErrNoSecrets
+	}
+	if denied {
+		c.askAfter = now.Add(askEvery) // whoever logs in meanwhile doesn't ask
+	}
+	c.mu.Unlock()
+	text, err := c.roles.RoleSecret(ctx, user)
+	var refused *pgconn.PgError
+	isDenied := errors.As(err, &refused) && strings.HasPrefix(refused.Code, deniedClass)
+	if err != nil && !isDenied {
+		return "", err
+	}
+	c.mu.Lock()
+	changed := isDenied == c.askAfter.IsZero()
+	c.askAfter = time.Time{}
+	if isDenied {
+		c.askAfter = time.Now().Add(askEvery)
+	}
+	c.mu.Unlock()
+	switch {
+	case isDenied && changed:
+		c.logger.Warn("SCRAM over TLS is relayed, without channel binding: roles' secrets can't be read; "+
+			"as a superuser: GRANT SELECT (rolname, rolpassword) ON pg_authid TO the role of --upstream, or name an --auth-file",
+			"error", err)
+	case changed:
+		c.logger.Info("SCRAM over TLS is verified here: roles' secrets can be read")
+	}
+	if isDenied {
+		return "", proxy.ErrNoSecrets
+	}
+	return text, nil
 }
 
 // ofFile returns what the file says of a user. A file that can't be used leaves
@@ -144,5 +196,7 @@ func (c *credentials) ofFile(user string) proxy.Credential {
 			c.logger.Info("passwords reloaded", "file", c.file)
 		}
 	}
-	return c.users[user]
+	known := c.users[user]
+	known.Source = "--auth-file " + c.file + ": is it as PostgreSQL has it?"
+	return known
 }

@@ -151,6 +151,7 @@ func TestServe_AuthFile(t *testing.T) {
 	if err := login("second"); err == nil {
 		t.Error("logged in with a password that the file doesn't have")
 	}
+	eventually(t, "a word about the file", func() bool { return strings.Contains(p.Log(), "verified by --auth-file "+userlist) })
 	change(`"app" "second"`, 1)
 	if err := login("second"); err != nil {
 		t.Errorf("after the file was changed: %v", err)
@@ -166,4 +167,37 @@ func TestServe_AuthFile(t *testing.T) {
 	if strings.Contains(p.Log(), "second") {
 		t.Error("a password is in the log")
 	}
+}
+
+// A GRANT works without a restart, and so does its end; the log tells that a
+// password is past its time.
+func TestServe_Granted(t *testing.T) {
+	s := stack.New(t, "app")
+	root := open(t, s.DSN("postgres", "app"))
+	exec1(t, root, "ALTER ROLE app PASSWORD 'secret'")
+	ca := certs.New(t)
+	cert, key := ca.Files(ca.Leaf("proxy"))
+	p := serveOn(t, s, "--client-tls", "require", "--client-tls-cert", cert, "--client-tls-key", key)
+	bound := func() bool {
+		return strings.Contains(strings.Join(answers(t, p.Addr, "app"), " "), "SCRAM-SHA-256-PLUS")
+	}
+	said := func(words string) func() bool { return func() bool { return strings.Contains(p.Log(), words) } }
+	eventually(t, "a word about the grant", said("GRANT SELECT"))
+	if bound() {
+		t.Error("channel binding is offered without the grant")
+	}
+	exec1(t, root, "GRANT SELECT (rolname, rolpassword) ON pg_authid TO fence")
+	eventually(t, "channel binding is offered", bound)
+	eventually(t, "a word about it", said("roles' secrets can be read"))
+	exec1(t, root, "ALTER ROLE app VALID UNTIL '2001-01-01'")
+	config, err := pgx.ParseConfig(fmt.Sprintf("postgres://app:secret@%s/app?sslmode=require", p.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pgx.ConnectConfig(t.Context(), config); code(err) != "28P01" {
+		t.Errorf("past VALID UNTIL: got %v, want 28P01", err)
+	}
+	eventually(t, "a word about it", said("VALID UNTIL"))
+	exec1(t, root, "REVOKE SELECT (rolname, rolpassword) ON pg_authid FROM fence")
+	eventually(t, "no channel binding is offered", func() bool { return !bound() })
 }

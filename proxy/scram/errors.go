@@ -35,7 +35,7 @@ var (
 	// ErrSecretChanged: the server's salt or iteration count is not the
 	// Secret's, or the key doesn't belong to the Secret: the password was
 	// changed since the Secret was read. Read it again.
-	ErrSecretChanged = errors.New("the role's SCRAM secret was changed")
+	ErrSecretChanged = errors.New("PostgreSQL asks for another SCRAM secret: the role's password is past its VALID UNTIL, or another one than is known here")
 	// ErrMalformed: the server sent what isn't a SCRAM message, or too much.
 	ErrMalformed = errors.New("malformed SCRAM message from the server")
 	// ErrNonce: the server's nonce doesn't continue ours.
