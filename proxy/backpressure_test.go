@@ -238,8 +238,17 @@ func TestSession_LongestMessages(t *testing.T) {
 	if types != "2DCZ" || longest != body {
 		t.Errorf("got messages %s, the longest of %d bytes; want 2DCZ with one of %d", types, longest, body)
 	}
-	if grown := end.TotalAlloc - start.TotalAlloc; grown > 16<<20 {
-		t.Errorf("%d MB were allocated on the way", grown>>20)
+	notHeld(t, start, end, 2*body)
+}
+
+// notHeld fails where about as much was allocated as the bytes that were
+// relayed. It can't be much less: where a reader is faster than what it reads
+// from, it takes a buffer for each read, and under the race detector a pool
+// throws one in four away.
+func notHeld(t *testing.T, start, end runtime.MemStats, relayed uint64) {
+	t.Helper()
+	if grown := end.TotalAlloc - start.TotalAlloc; grown > relayed/2 {
+		t.Errorf("%d MB were allocated to relay %d MB", grown>>20, relayed>>20)
 	}
 }
 
