@@ -24,7 +24,7 @@ type Secrets interface {
 	Credential(ctx context.Context, user string) (Credential, error)
 }
 
-// ErrNoSecrets: nothing may be known of any role.
+// ErrNoSecrets says that nothing may be known of any role.
 var ErrNoSecrets = errors.New("the secrets of roles can't be read")
 
 // A Credential is what the proxy verifies a client by. With a Secret that is
