@@ -100,7 +100,6 @@ func (s *session) dropped(text []byte, stmts []sqlrewrite.Statement) {
 func (s *session) dropPrepared(name string) {
 	if name == "" {
 		s.own.generation++
-		s.portals.forget()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
