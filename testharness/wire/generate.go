@@ -55,6 +55,7 @@ type generator struct {
 	due     int
 	orderly bool
 	fresh   bool // the next message begins a write of its own
+	open    bool // the last segment has no Sync
 }
 
 func (g *generator) pick(from ...string) string { return from[g.r.IntN(len(from))] }
@@ -172,7 +173,8 @@ func (g *generator) segment() {
 	}
 	// A Query without a Sync before it is another matter from 18 on:
 	// pipelines.wire.
-	if g.orderly || g.version >= 18 || !g.one(4) {
+	g.open = !g.orderly && g.version < 18 && g.one(4)
+	if !g.open {
 		g.send("S")
 	}
 }
@@ -324,6 +326,9 @@ func (g *generator) query() {
 		g.send("Q %q", strings.Join(append(parts, "COPY sink FROM STDIN"), ";\n"))
 		g.copyData()
 		return
+	}
+	if g.open && len(parts) == 1 && strings.HasPrefix(parts[0], "SET ") {
+		parts[0] = "SHOW work_mem" // a setting for a block: pipelines.wire
 	}
 	g.send("Q %q", strings.Join(parts, ";\n")+g.pick("", "", ";", " -- end"))
 }
