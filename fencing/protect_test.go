@@ -254,9 +254,6 @@ func (s *stack) logged(want string) {
 func TestProtect_Restore(t *testing.T) {
 	t.Parallel()
 	s := newGuarded(t)
-	if _, err := os.Stat(s.srv.Program("pg_dump")); err != nil {
-		t.Skip("this server came without its client programs")
-	}
 	root := s.root()
 	s.exec(root, "CREATE SCHEMA shop; CREATE TABLE shop.parts (id int) PARTITION BY RANGE (id); CREATE TABLE shop.part PARTITION OF shop.parts DEFAULT")
 	s.protect("job", "order:{id}")
