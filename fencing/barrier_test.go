@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
@@ -195,7 +196,7 @@ func TestClaimer_NeverEndsAClaim(t *testing.T) {
 	s.waiting(2)
 	// Two tries to end the superuser's session: a whole look lies between.
 	tries, root := map[time.Time]bool{}, s.root()
-	s.eventually("two tries", func() bool {
+	poll.Until(s.t, "two tries", func() bool {
 		rows, err := root.Query(t.Context(), "SELECT query_start FROM pg_stat_activity WHERE application_name = '"+fencing.WatchApplication+"' AND query LIKE '%pg_terminate_backend%'")
 		if err != nil {
 			t.Fatal(err)

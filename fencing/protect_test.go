@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
@@ -208,7 +209,7 @@ func TestProtect_Replica(t *testing.T) {
 	s.exec(root, "CREATE SUBSCRIPTION s CONNECTION '"+strings.ReplaceAll(s.srv.DSN(postgres.Superuser, "postgres"), "'", "''")+"' PUBLICATION p WITH (create_slot = false, slot_name = 's')")
 	rows := func(want string) {
 		t.Helper()
-		s.eventually(want, func() bool {
+		poll.Until(s.t, want, func() bool {
 			return one[string](s, root, "SELECT concat_ws(' ', (SELECT string_agg(id || coalesce(v, ''), ',' ORDER BY id) FROM flat), (SELECT string_agg(id || coalesce(v, ''), ',' ORDER BY id) FROM parts))") == want
 		})
 	}
@@ -240,7 +241,7 @@ func TestProtect_Replica(t *testing.T) {
 // logged waits for a text in the server's log.
 func (s *stack) logged(want string) {
 	s.t.Helper()
-	s.eventually("the server logs "+want, func() bool {
+	poll.Until(s.t, "the server logs "+want, func() bool {
 		text, err := os.ReadFile(s.srv.LogFile())
 		if err != nil {
 			s.t.Fatal(err)

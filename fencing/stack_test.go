@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
@@ -128,16 +129,6 @@ func (s *stack) mark(key string) fencing.Token {
 	return fencing.Token(one[int64](s, s.root(), "SELECT coalesce(max(token), 0) FROM fence.mark WHERE resource_key = '"+key+"'"))
 }
 
-// eventually polls until ok or the deadline.
-func (s *stack) eventually(what string, ok func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(deadline); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // waiting waits until n claims wait for a lock.
 func (s *stack) waiting(n int) {
 	s.t.Helper()
@@ -147,7 +138,7 @@ func (s *stack) waiting(n int) {
 func (s *stack) waitEvent(n int, where string) {
 	s.t.Helper()
 	conn := s.root()
-	s.eventually(where, func() bool {
+	poll.Until(s.t, where, func() bool {
 		return one[int](s, conn, "SELECT count(*)::int FROM pg_stat_activity WHERE "+where) == n
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // TestClaimer_SparesCommitsThatWaitForAStandby: to end one would show everybody
@@ -45,12 +46,12 @@ func (s *stack) standby(names string) {
 	s.exec(root, "SET synchronous_commit = local")
 	s.exec(root, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
 	s.exec(root, "SELECT pg_reload_conf()")
-	s.eventually("the setting", func() bool {
+	poll.Until(s.t, "the setting", func() bool {
 		return one[string](s, root, "SHOW synchronous_standby_names") == names
 	})
 	// Commits heed it only once the checkpointer has (syncrep.c).
 	if names != "" {
-		s.eventually("a commit that waits", func() bool { return s.commitWaits(root) })
+		poll.Until(s.t, "a commit that waits", func() bool { return s.commitWaits(root) })
 	}
 }
 

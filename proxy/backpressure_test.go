@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // mostPerClient is what a client that doesn't read may cost the proxy, in bytes.
@@ -88,7 +89,7 @@ func TestSession_ClientThatDoesNotRead(t *testing.T) {
 					s.stuck(t, clients)
 				}
 				cost := 0
-				eventually(t, "a client that doesn't read costs little", func() bool {
+				poll.Until(t, "a client that doesn't read costs little", func() bool {
 					cost = (heap() - before) / clients
 					return cost <= mostPerClient
 				})
@@ -107,7 +108,7 @@ func TestSession_ClientThatDoesNotRead(t *testing.T) {
 func (s *stack) stuck(t *testing.T, n int) {
 	t.Helper()
 	row := 0
-	eventually(t, "backends wait for their clients to read", func() bool {
+	poll.Until(t, "backends wait for their clients to read", func() bool {
 		var waiting int
 		err := s.admin.QueryRow(t.Context(),
 			"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'raw' AND wait_event = 'ClientWrite'").Scan(&waiting)

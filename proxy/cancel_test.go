@@ -17,6 +17,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // sendCancel sends a cancel request and waits for the answer, which is an end.
@@ -207,7 +208,7 @@ func TestSession_CancelTooLate(t *testing.T) {
 		"wrong": append(cancelKey(conn)[:4:4], "wrong"...), "short": {1, 2}, "none": nil, "long": make([]byte, 300),
 	}
 	gone.Close(t.Context())
-	eventually(t, "the session is gone", func() bool {
+	poll.Until(t, "the session is gone", func() bool {
 		var n int
 		err := s.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", gone.PgConn().PID()).Scan(&n)
 		return err == nil && n == 0

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // A claim through the same proxy that comes after a COMMIT was executed and
@@ -34,7 +35,7 @@ func TestSession_EvictedBetweenCommitAndSync(t *testing.T) {
 			c1.send(query("BEGIN; INSERT INTO t VALUES (1, 'a')"))
 			c1.ready(1)
 			c1.send(execute("COMMIT")...)
-			eventually(t, "commit", func() bool { return s.count("true") == 1 })
+			poll.Until(t, "commit", func() bool { return s.count("true") == 1 })
 			s.raise(0, key, 2)
 			got := ""
 			if name == "flush" {
@@ -57,7 +58,7 @@ func TestSession_PipelineEndedByClaim(t *testing.T) {
 	c := s.taggedFrontend(0, "k", 1)
 	s.exec("SELECT pg_advisory_lock(77)")
 	c.send(segments("INSERT INTO t SELECT 1, 'a' FROM pg_advisory_xact_lock(77)", "INSERT INTO t VALUES (2, 'a')", "INSERT INTO t VALUES (3, 'a')")...)
-	eventually(t, "the write waits behind its check", func() bool {
+	poll.Until(t, "the write waits behind its check", func() bool {
 		var n int
 		err := s.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&n)
 		return err == nil && n == 1

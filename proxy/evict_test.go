@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // A session that a higher claim ended hears LF005 at its next request, in
@@ -112,7 +113,7 @@ func TestSession_ClaimAgainstRunningWrites(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, "writes", func() bool { return s.count("true") > 50 })
+	poll.Until(t, "writes", func() bool { return s.count("true") > 50 })
 	s.raise(1, "k", 2)
 	at := s.count("true")
 	tooLong := time.AfterFunc(20*time.Second, stopAll)

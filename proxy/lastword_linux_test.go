@@ -11,6 +11,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // dialNarrow connects a client that takes little before it reads.
@@ -82,7 +83,7 @@ func TestSession_LastWordToASender(t *testing.T) {
 			}
 			p.conn.Write([]byte(strings.Repeat(string(frame(wire.Query, strings.Repeat("x", 50)+"\x00")), 1200)))
 			close(sent)
-			eventually(t, "the session is over", func() bool {
+			poll.Until(t, "the session is over", func() bool {
 				return log.line("session ended") != "" || log.line("session not started") != ""
 			})
 			if got := p.told(t); got != fatal {

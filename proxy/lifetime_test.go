@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // A cancel request ends the statement of the session it names, tagged or not,
@@ -53,7 +54,7 @@ func TestSession_Cancel(t *testing.T) {
 // running waits until PostgreSQL runs a statement with the given text.
 func (s *stack) running(text string) {
 	s.t.Helper()
-	eventually(s.t, text+" runs", func() bool {
+	poll.Until(s.t, text+" runs", func() bool {
 		var n int
 		err := s.admin.QueryRow(s.t.Context(),
 			"SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%' || $1 || '%'", text).Scan(&n)
@@ -269,7 +270,7 @@ func TestSession_LeavesNothing(t *testing.T) {
 		conn.Close()
 	}
 	goleak.VerifyNone(t, before)
-	eventually(t, "no backend is left", func() bool {
+	poll.Until(t, "no backend is left", func() bool {
 		var n int
 		err := s.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'raw'").Scan(&n)
 		return err == nil && n == 0

@@ -3,6 +3,8 @@ package proxy_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // The log tells who couldn't log in, where to, and what PostgreSQL said of it.
@@ -14,7 +16,7 @@ func TestSession_NotStarted(t *testing.T) {
 	p := dialPeer(t, addr)
 	p.startup(3<<16, "user\x00leaver\x00database\x00postgres\x00")
 	p.told(t)
-	eventually(t, "a line about it", func() bool { return log.line("session not started") != "" })
+	poll.Until(t, "a line about it", func() bool { return log.line("session not started") != "" })
 	for _, want := range []string{
 		"user=leaver database=postgres remote=" + p.conn.LocalAddr().String(),
 		`PostgreSQL refused the login: 28000 role \"leaver\" is not permitted to log in`,

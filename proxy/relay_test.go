@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // A recorder relays connections to an address and keeps what went over them.
@@ -158,7 +160,7 @@ func TestSession_UntaggedByteForByte(t *testing.T) {
 	}
 	exerciseEverything(t, c)
 	c.Close(t.Context())
-	eventually(t, "the last bytes", func() bool {
+	poll.Until(t, "the last bytes", func() bool {
 		up1, down1, _ := before.seen()
 		up2, down2, _ := behind.seen()
 		return bytes.Equal(up1, up2) && bytes.Equal(down1, down2)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // stands is a host that answers so.
@@ -94,7 +95,7 @@ func TestServer_ReachAgain(t *testing.T) {
 		t.Errorf("asked %d times more, want none", got-before)
 	}
 	reach(true, 1)
-	eventually(t, "it is asked anew by itself", func() bool {
+	poll.Until(t, "it is asked anew by itself", func() bool {
 		reach(false, 1)
 		return asked.Load() > before+2
 	})

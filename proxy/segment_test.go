@@ -3,6 +3,8 @@ package proxy_test
 import (
 	"bytes"
 	"testing"
+
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // once is P B E of a text, unnamed.
@@ -59,7 +61,7 @@ func TestSession_StaleInOpenSegment(t *testing.T) {
 			if _, err := conn.Write(frame('X', "")); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the session is over", func() bool {
+			poll.Until(t, "the session is over", func() bool {
 				var n int
 				err := s.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'raw'").Scan(&n)
 				return err == nil && n == 0

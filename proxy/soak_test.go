@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // Ten thousand clients that come and go in every way leave no goroutine, no
@@ -103,7 +104,7 @@ func TestServer_TenThousandClients(t *testing.T) {
 	running.Wait()
 	s.gone()
 	goleak.VerifyNone(t, goroutines)
-	eventually(t, "the descriptors are closed", func() bool { return openFiles(t) <= descriptors })
+	poll.Until(t, "the descriptors are closed", func() bool { return openFiles(t) <= descriptors })
 }
 
 func openFiles(t *testing.T) int {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // A step of a script: a statement and the SQLSTATE that it must end with.
@@ -173,7 +175,7 @@ func TestSession_CopyEvicted(t *testing.T) {
 				done <- err
 			}()
 			<-started
-			eventually(t, "the copy", func() bool {
+			poll.Until(t, "the copy", func() bool {
 				var n int
 				err := s.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_progress_copy").Scan(&n)
 				return err == nil && n == 1

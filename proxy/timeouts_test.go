@@ -16,6 +16,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 const (
@@ -123,7 +124,7 @@ func TestServer_IdleTimeouts(t *testing.T) {
 // gone waits until no backend of a raw session is left.
 func (s *stack) gone() {
 	s.t.Helper()
-	eventually(s.t, "no backend is left", func() bool {
+	poll.Until(s.t, "no backend is left", func() bool {
 		var n int
 		err := s.admin.QueryRow(s.t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'raw'").Scan(&n)
 		return err == nil && n == 0
@@ -161,7 +162,7 @@ func (s *stack) authenticate(role, method string) {
 	s.exec("TRUNCATE hba; COPY hba FROM PROGRAM 'cat pg_hba.conf'")
 	s.exec("COPY (SELECT 'host all " + role + " 127.0.0.1/32 " + method + "' UNION ALL SELECT line FROM hba) TO PROGRAM 'cat > pg_hba.conf'")
 	s.exec("SELECT pg_reload_conf()")
-	eventually(s.t, "pg_hba.conf is read", func() bool {
+	poll.Until(s.t, "pg_hba.conf is read", func() bool {
 		p := dialPeer(s.t, s.pg.Addr())
 		defer p.conn.Close()
 		p.startup(3<<16, "user\x00"+role+"\x00database\x00postgres\x00")
@@ -197,7 +198,7 @@ func TestServer_MaxConnections(t *testing.T) {
 		t.Errorf("cancel: got %v, want 57014", err)
 	}
 	second.Close(t.Context())
-	eventually(t, "there is room again", func() bool {
+	poll.Until(t, "there is room again", func() bool {
 		p := dialPeer(t, s.addrs[0])
 		p.startup(3<<16, "user\x00postgres\x00database\x00postgres\x00")
 		_, _, err := p.authRequest()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // A claim that comes between the check and the write of one statement: the
@@ -31,7 +33,7 @@ func TestSession_ClaimBetweenCheckAndWrite(t *testing.T) {
 						err := mode.run(context.Background(), c, write)
 						written <- err
 					}()
-					eventually(t, "the write waits behind its check", func() bool {
+					poll.Until(t, "the write waits behind its check", func() bool {
 						var n int
 						err := s.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&n)
 						return err == nil && n == 1

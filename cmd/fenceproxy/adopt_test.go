@@ -18,6 +18,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -80,7 +81,7 @@ func (r *restored) insert(t *testing.T, token fencing.Token) error {
 func (r *restored) alarm(t *testing.T, want int) {
 	t.Helper()
 	line := fmt.Sprintf("fenceproxy_lineage_mismatch{database=\"app\"} %d\n", want)
-	eventually(t, line, func() bool {
+	poll.Until(t, line, func() bool {
 		_, body := get(t, r.proxy, "/metrics")
 		return strings.Contains(body, line)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -151,7 +152,7 @@ func TestServe_AuthFile(t *testing.T) {
 	if err := login("second"); err == nil {
 		t.Error("logged in with a password that the file doesn't have")
 	}
-	eventually(t, "a word about the file", func() bool { return strings.Contains(p.Log(), "verified by --auth-file "+userlist) })
+	poll.Until(t, "a word about the file", func() bool { return strings.Contains(p.Log(), "verified by --auth-file "+userlist) })
 	change(`"app" "second"`, 1)
 	if err := login("second"); err != nil {
 		t.Errorf("after the file was changed: %v", err)
@@ -163,7 +164,7 @@ func TestServe_AuthFile(t *testing.T) {
 	if err := login("second"); err != nil {
 		t.Errorf("after the file was damaged: %v", err)
 	}
-	eventually(t, "a word about it", func() bool { return strings.Contains(p.Log(), "passwords not reloaded") })
+	poll.Until(t, "a word about it", func() bool { return strings.Contains(p.Log(), "passwords not reloaded") })
 	if strings.Contains(p.Log(), "second") {
 		t.Error("a password is in the log")
 	}
@@ -182,13 +183,13 @@ func TestServe_Granted(t *testing.T) {
 		return strings.Contains(strings.Join(answers(t, p.Addr, "app"), " "), "SCRAM-SHA-256-PLUS")
 	}
 	said := func(words string) func() bool { return func() bool { return strings.Contains(p.Log(), words) } }
-	eventually(t, "a word about the grant", said("GRANT SELECT"))
+	poll.Until(t, "a word about the grant", said("GRANT SELECT"))
 	if bound() {
 		t.Error("channel binding is offered without the grant")
 	}
 	exec1(t, root, "GRANT SELECT (rolname, rolpassword) ON pg_authid TO fence")
-	eventually(t, "channel binding is offered", bound)
-	eventually(t, "a word about it", said("roles' secrets can be read"))
+	poll.Until(t, "channel binding is offered", bound)
+	poll.Until(t, "a word about it", said("roles' secrets can be read"))
 	exec1(t, root, "ALTER ROLE app VALID UNTIL '2001-01-01'")
 	config, err := pgx.ParseConfig(fmt.Sprintf("postgres://app:secret@%s/app?sslmode=require", p.Addr))
 	if err != nil {
@@ -197,7 +198,7 @@ func TestServe_Granted(t *testing.T) {
 	if _, err := pgx.ConnectConfig(t.Context(), config); code(err) != "28P01" {
 		t.Errorf("past VALID UNTIL: got %v, want 28P01", err)
 	}
-	eventually(t, "a word about it", said("VALID UNTIL"))
+	poll.Until(t, "a word about it", said("VALID UNTIL"))
 	exec1(t, root, "REVOKE SELECT (rolname, rolpassword) ON pg_authid FROM fence")
-	eventually(t, "no channel binding is offered", func() bool { return !bound() })
+	poll.Until(t, "no channel binding is offered", func() bool { return !bound() })
 }

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // startDev starts dev, called name, and returns when it has said what to type.
 func startDev(t *testing.T, name string, env ...string) *process {
 	t.Helper()
 	p := startAs(t, name, env, "dev")
-	eventually(t, "the guide", func() bool { return strings.Contains(p.stdout.String(), "Ctrl-C") || p.ended() })
+	poll.Until(t, "the guide", func() bool { return strings.Contains(p.stdout.String(), "Ctrl-C") || p.ended() })
 	return p
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -72,7 +73,7 @@ func (p *pair) tryOpen(params ...string) (*pgx.Conn, int, error) {
 func (p *pair) caughtUp(t *testing.T) {
 	t.Helper()
 	root := open(t, p.DSN(postgres.Superuser, "app"))
-	eventually(t, "the standby has caught up", func() bool {
+	poll.Until(t, "the standby has caught up", func() bool {
 		var n int
 		err := root.QueryRow(context.Background(),
 			"SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()").Scan(&n)

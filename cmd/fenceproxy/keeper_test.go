@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -20,12 +21,12 @@ func TestServe_MarkRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	fence := open(t, s.DSN(stack.RoleFence, "app"))
-	eventually(t, "the mark is removed", func() bool {
+	poll.Until(t, "the mark is removed", func() bool {
 		var left string
 		err := fence.QueryRow(context.Background(), "SELECT string_agg(resource_key, ' ') FROM fence.mark").Scan(&left)
 		return err == nil && left == "order:1"
 	})
-	eventually(t, "the metric", func() bool {
+	poll.Until(t, "the metric", func() bool {
 		_, body := get(t, p, "/metrics")
 		return strings.Contains(body, "fenceproxy_marks_removed_total 1\n")
 	})

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // lockArgs is a command line of lock on etcd.
@@ -116,7 +117,7 @@ func TestLock_HoldsWhileCommandRuns(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "token")
 	p := start(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sh", "-c", `echo $FENCE_TOKEN > "$0.new"; mv "$0.new" "$0"; exec sleep 60`, marker)...)
 	var token string
-	eventually(t, "the command's start", func() bool {
+	poll.Until(t, "the command's start", func() bool {
 		text, err := os.ReadFile(marker)
 		token = strings.TrimSpace(string(text))
 		return err == nil
@@ -158,7 +159,7 @@ func TestLock_Wait(t *testing.T) {
 	}
 
 	p := start(t, nil, lockArgs(etcd, "job:1", "--wait", "1m", "--", "true")...)
-	eventually(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
+	poll.Until(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
 	if err := lease.Release(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestLock_InterruptedWhileWaiting(t *testing.T) {
 	client := etcdClient(t, etcd)
 	hold(t, client, "job:1")
 	p := start(t, nil, lockArgs(etcd, "job:1", "--wait", "1m", "--", "true")...)
-	eventually(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
+	poll.Until(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != 1 {
 		t.Errorf("got exit %d: %s", code, p.stderr.String())
@@ -212,7 +213,7 @@ func TestLock_LossEndsTheWholeGroup(t *testing.T) {
 			client := etcdClient(t, etcd)
 			path := filepath.Join(t.TempDir(), "pid")
 			p := start(t, nil, lockArgs(etcd, "job:1", "--kill-after", "500ms", "--", "sh", "-c", script, path)...)
-			eventually(t, "the command's child", func() bool { return pidIn(t, path) > 0 })
+			poll.Until(t, "the command's child", func() bool { return pidIn(t, path) > 0 })
 			lose(t, client, "job:1")
 			if code := p.wait(); code != 1 {
 				t.Errorf("got exit %d, want 1", code)
@@ -221,7 +222,7 @@ func TestLock_LossEndsTheWholeGroup(t *testing.T) {
 				t.Errorf("got %q, want one line that the lock is lost", said)
 			}
 			pid := pidIn(t, path)
-			eventually(t, "the end of the command's child", func() bool { return gone(pid) })
+			poll.Until(t, "the end of the command's child", func() bool { return gone(pid) })
 		})
 	}
 }
@@ -241,7 +242,7 @@ func TestLock_LossWhenEtcdIsAway(t *testing.T) {
 	etcd := startEtcd(t)
 	path := filepath.Join(t.TempDir(), "pid")
 	p := start(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sh", "-c", `echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 600`, path)...)
-	eventually(t, "the command", func() bool { return pidIn(t, path) > 0 })
+	poll.Until(t, "the command", func() bool { return pidIn(t, path) > 0 })
 	etcd.Close()
 	if code := p.wait(); code != 1 {
 		t.Errorf("got exit %d, want 1: %s", code, p.stderr.String())
@@ -257,7 +258,7 @@ func TestLock_ForwardsSignals(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "pid")
 		script := `trap 'exit 33' INT TERM HUP; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done`
 		p := start(t, nil, lockArgs(etcd, "job:1", "--", "sh", "-c", script, path)...)
-		eventually(t, "the command", func() bool { return pidIn(t, path) > 0 })
+		poll.Until(t, "the command", func() bool { return pidIn(t, path) > 0 })
 		p.signal(sig)
 		if code := p.wait(); code != 33 {
 			t.Errorf("%v: got exit %d, want the command's own 33: %s", sig, code, p.stderr.String())

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // terminal is a pseudo-terminal with the program in its foreground.
@@ -70,7 +72,7 @@ func (term *terminal) read() {
 
 func (term *terminal) shows(t testing.TB, text string) {
 	t.Helper()
-	eventually(t, text, func() bool { return strings.Contains(term.screen.String(), text) })
+	poll.Until(t, text, func() bool { return strings.Contains(term.screen.String(), text) })
 }
 
 func (term *terminal) enter(t testing.TB, text string) {

@@ -123,18 +123,6 @@ func program(t testing.TB, env []string, args ...string) (code int, stdout, stde
 	return code, p.stdout.String(), p.stderr.String()
 }
 
-// eventually polls until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // startEtcd starts an etcd for the test and returns its URL.
 func startEtcd(t testing.TB) *leases.Embedded {
 	t.Helper()

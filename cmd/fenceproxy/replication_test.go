@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -27,7 +28,7 @@ func (p *pair) until(t *testing.T, what, sql string) {
 	t.Helper()
 	root := open(t, p.DSN(postgres.Superuser, "app"), "synchronous_commit", "local")
 	defer root.Close(context.Background())
-	eventually(t, what, func() bool {
+	poll.Until(t, what, func() bool {
 		var n int
 		err := root.QueryRow(context.Background(), sql).Scan(&n)
 		return err == nil && n == 1

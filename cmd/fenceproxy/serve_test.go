@@ -21,6 +21,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -139,7 +140,7 @@ func TestServe_DrainsAtSIGTERM(t *testing.T) {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "draining", func() bool {
+	poll.Until(t, "draining", func() bool {
 		status, body := get(t, p, "/readyz")
 		return status == 503 && strings.Contains(body, "draining")
 	})
@@ -172,7 +173,7 @@ func TestServe_DrainTimeout(t *testing.T) {
 				if err := p.Signal(syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "draining", func() bool { return strings.Contains(p.Log(), "draining") })
+				poll.Until(t, "draining", func() bool { return strings.Contains(p.Log(), "draining") })
 			}
 			if status, err := p.Wait(); status != 0 || err != nil {
 				t.Errorf("got exit %d, %v, want 0: %s", status, err, p.Log())
@@ -338,7 +339,7 @@ func TestServe_EmbeddedEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, []string{"FENCEPROXY_UPSTREAM=" + s.DSN(stack.RoleFence, "app")}, "serve", "--config", config)
-	eventually(t, "ready", func() bool { return strings.Contains(p.stderr.String(), `"msg":"ready"`) || p.ended() })
+	poll.Until(t, "ready", func() bool { return strings.Contains(p.stderr.String(), `"msg":"ready"`) || p.ended() })
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != 0 {
 		t.Errorf("got exit %d: %s", code, p.stderr.String())

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -51,14 +52,14 @@ func TestServe_ClientTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the new certificate", func() bool { return shown() == "second" })
+	poll.Until(t, "the new certificate", func() bool { return shown() == "second" })
 	if err := os.WriteFile(cert, []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := shown(); got != "second" {
 		t.Errorf("after the file was damaged: got the certificate of %q, want second", got)
 	}
-	eventually(t, "a word about it", func() bool { return strings.Contains(p.Log(), "certificate not reloaded") })
+	poll.Until(t, "a word about it", func() bool { return strings.Contains(p.Log(), "certificate not reloaded") })
 }
 
 func TestServe_ClientTLSErrors(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
 	"github.com/fenceproxy/fenceproxy/testharness/clients"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -90,7 +91,7 @@ func (r *rig) scalar(t *testing.T, sql string) (n int) {
 // reset leaves an empty table behind and no session that a program forgot.
 func (r *rig) reset(t *testing.T) {
 	t.Helper()
-	eventually(t, "the sessions of the last program end", func() bool {
+	poll.Until(t, "the sessions of the last program end", func() bool {
 		return r.scalar(t, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'") == 0
 	})
 	r.exec(t, "DROP OWNED BY app; GRANT ALL ON SCHEMA public TO app; SET ROLE app; CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL); RESET ROLE")
@@ -242,19 +243,4 @@ func (r *rig) environment(t *testing.T, leg clients.Leg, lock *holder) []string 
 		env = append(env, "FENCE_KEY="+lock.lease.Key(), "FENCE_TOKEN="+lock.lease.Token().String())
 	}
 	return env
-}
-
-// eventually polls until ok holds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never happened: %s", what)
-		}
-	}
 }

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
@@ -53,16 +53,6 @@ func show(t *testing.T, conn *pgx.Conn, setting string) (value string) {
 		t.Fatalf("show %s: %v", setting, err)
 	}
 	return value
-}
-
-// eventually polls until ok or a deadline that no healthy run comes near.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
@@ -157,7 +147,7 @@ func TestServer_KillEndsBackends(t *testing.T) {
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the backend's end", func() bool { return !alive(backend) })
+	poll.Until(t, "the backend's end", func() bool { return !alive(backend) })
 	if got := s.PID(); got != 0 {
 		t.Errorf("pid after Kill: got %d, want 0", got)
 	}
@@ -212,7 +202,7 @@ func TestServer_DiesWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // "signal: killed", as meant
-	eventually(t, "the server's end", func() bool { return !alive(pid) })
+	poll.Until(t, "the server's end", func() bool { return !alive(pid) })
 }
 
 func TestStart_PortTaken(t *testing.T) {
