@@ -6,7 +6,9 @@
 // lock holders, played with processes that are really paused), child (how
 // those processes are started), wire (conversations that must be the same
 // straight to PostgreSQL and through the proxy), clients (the same of drivers
-// in many languages). setup.sh installs or names what they need; imports.sh
+// in many languages), pgregress (the same of PostgreSQL's own test suites),
+// claims and idle (what claims and idle sessions cost), certs (certificates),
+// poll (how tests wait). setup.sh installs or names what they need; imports.sh
 // keeps the import direction.
 //
 // Nothing in it is imported by the packages that serve traffic.
