@@ -244,13 +244,13 @@ const (
 )
 
 // explainMissing turns the error of a hidden check that isn't there into one
-// that says what to do.
-func (s *session) explainMissing(purpose queue.Purpose, r wire.Report, body []byte) []byte {
+// that says what to do. It returns what the client is told, and its code.
+func (s *session) explainMissing(purpose queue.Purpose, r wire.Report, body []byte) (code string, told []byte) {
 	if purpose == queue.Raise || r.Code != notInstalledCode && r.Code != undefinedFunction {
-		return body
+		return r.Code, body
 	}
 	e := notInstalled(s.database)
-	return wire.AppendError(nil, report("ERROR", e))[wire.HeaderLen:]
+	return string(e.Code), wire.AppendError(nil, report("ERROR", e))[wire.HeaderLen:]
 }
 
 func notInstalled(database string) *fencing.Error {

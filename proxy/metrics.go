@@ -10,7 +10,7 @@ type Metrics struct {
 	Tagged      prometheus.Counter
 	Checks      *prometheus.CounterVec // when: early, late
 	Refusals    *prometheus.CounterVec // code: SQLSTATE
-	Evictions   *prometheus.CounterVec // victim: idle, active
+	Evictions   *prometheus.CounterVec // victim: idle, active, terminated
 	LostReplies prometheus.Counter
 }
 

@@ -52,3 +52,22 @@ func TestMetrics_Tagged(t *testing.T) {
 		})
 	}
 }
+
+// A check that isn't there is counted by the code that the client hears.
+func TestMetrics_RefusalsMissingCheck(t *testing.T) {
+	var server *proxy.Server
+	s := newStack(t, 0)
+	s.addProxy(s.pg.Addr(), func(p *proxy.Server) { server = p })
+	s.holders.hold("k", 1)
+	conn := s.session(0, "k", 1)
+	s.exec("DROP FUNCTION fence.check(boolean)")
+	_, err := conn.Exec(t.Context(), "INSERT INTO t VALUES (1, 'a')")
+	if got, want := code(err), "3F000"; got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	for label, want := range map[string]float64{"3F000": 1, "42883": 0} {
+		if got := counted(t, server.Metrics.Refusals.WithLabelValues(label)); got != want {
+			t.Errorf("code %s: got %v, want %v", label, got, want)
+		}
+	}
+}

@@ -294,9 +294,10 @@ func (s *session) errorReply(n int) error {
 	case out.Purpose == queue.Raise && out.Verdict == queue.Refuse && r.Code == string(errCanceled.Code):
 		return s.toClient.Write(wire.WithoutContext(nil, body))
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
-		s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
+		code, told := s.explainMissing(out.Purpose, r, body)
+		s.srv.Metrics.Refusals.WithLabelValues(code).Inc()
 		s.logger().Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
-		return s.toClient.Write(wire.WithoutContext(nil, s.explainMissing(out.Purpose, r, body)))
+		return s.toClient.Write(wire.WithoutContext(nil, told))
 	case out.Verdict == queue.Hide:
 		return nil
 	case out.Verdict == queue.Refuse || shift != nil:
