@@ -91,6 +91,7 @@ func (s *session) refusedByPostgreSQL(packet []byte, otherwise string) error {
 	if err == nil || !errors.Is(err, io.ErrUnexpectedEOF) {
 		return s.reject("0A000", otherwise, nil)
 	}
+	s.parted = true
 	s.toClient.Write(answer[:1+n])
 	if err := s.toClient.Flush(); err != nil {
 		return fmt.Errorf("write to client: %w", err)

@@ -40,31 +40,41 @@ func TestSession_LastWordToASender(t *testing.T) {
 	const fatal = "57P01 terminating connection due to administrator command"
 	word := string(wire.AppendError(nil, wire.Report{Severity: "FATAL", Code: fatal[:5], Message: fatal[6:]}))
 	notice := string(wire.AppendNotice(nil, wire.Report{Severity: "NOTICE", Code: "00000", Message: strings.Repeat("x", 1000)}))
+	refusal := string(wire.AppendError(nil, wire.Report{Severity: "FATAL", Code: fatal[:5], Message: fatal[6:], Detail: strings.Repeat("x", 7000)}))
 	ca := certs.New(t)
 	shown := &tls.Config{Certificates: []tls.Certificate{ca.Leaf("proxy")}}
 	for _, c := range []struct {
 		name      string
 		reset     bool // the server drops the connection
 		encrypted bool
-		login     bool // still under way
+		login     bool   // still under way
+		opens     bool   // the server has let the client in, and is asked for the tag
+		refuses   bool   // the server refuses the startup packet
+		params    string // of the startup packet, beside the user
 	}{
 		{name: "closed with something unread"},
 		{name: "reset", reset: true},
 		{name: "TLS", encrypted: true},
 		{name: "during the login", login: true},
+		{name: "while the tag is read", login: true, opens: true, params: "fence.key\x00k\x00"},
+		{name: "a refused startup packet", login: true, refuses: true, params: "replication\x00bogus\x00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sent := make(chan struct{})
 			var log logged
 			addr := before(t, fakeBackend(t, func(p *peer) {
-				if !c.login {
+				if !c.login || c.opens {
 					p.conn.Write([]byte(opened(1)))
 				}
 				<-sent
-				if !c.login {
+				if !c.login || c.opens {
 					p.in.Next() // and leaves the rest unread
 				}
-				p.conn.Write([]byte(strings.Repeat(notice, 30) + word))
+				says := strings.Repeat(notice, 30) + word
+				if c.refuses {
+					says = refusal
+				}
+				p.conn.Write([]byte(says))
 				if c.reset {
 					p.conn.(*net.TCPConn).SetLinger(0)
 				}
@@ -77,7 +87,7 @@ func TestSession_LastWordToASender(t *testing.T) {
 				conn = tls.Client(conn, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1", NextProtos: []string{proxy.ALPN}})
 			}
 			p := newPeer(conn)
-			p.startup(3<<16, "user\x00app\x00")
+			p.startup(3<<16, "user\x00app\x00"+c.params)
 			if !c.login {
 				p.ready(t)
 			}

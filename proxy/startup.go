@@ -221,9 +221,10 @@ func (s *session) askFailed(body []byte) error {
 	if err != nil {
 		return fmt.Errorf("read the tag back: %w", err)
 	}
-	if r.Severity != "FATAL" && r.Severity != "PANIC" {
+	if !isFatal(r.Severity) {
 		return s.reject(r.Code, r.Message, nil)
 	}
+	s.parted = true
 	s.toClient.Write(wire.Frame(nil, wire.ErrorResponse, body))
 	if err := s.toClient.Flush(); err != nil {
 		return fmt.Errorf("write to client: %w", err)
