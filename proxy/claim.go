@@ -95,7 +95,7 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 			return asRefusal(err)
 		}
 	}
-	if len(tag) > 0 && !s.claimed {
+	if !s.claimed {
 		s.claimed = true
 		s.own.generation++ // its statements are others now
 	}

@@ -108,12 +108,9 @@ func asksReplication(v string) bool {
 	return v == "database"
 }
 
-// storedName cuts a name of a role or database where PostgreSQL cuts it
-// (NAMEDATALEN): the session is with the one that has the short name.
-func storedName(name string) string {
-	const most = 63
-	return name[:min(len(name), most)]
-}
+// storedName cuts a name of a role or database where PostgreSQL cuts it: the
+// session is with the one that has the short name.
+func storedName(name string) string { return name[:min(len(name), maxName)] }
 
 // isFalse reads a boolean parameter as PostgreSQL's parse_bool does.
 func isFalse(v string) bool {

@@ -20,16 +20,15 @@ const (
 	// asked of schema fence, which the database need not have.
 	doubtfulSQL     = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + anySQL + " THEN PERFORM fence.check(); END IF; END$fenceproxy$"
 	doubtfulLateSQL = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + anySQL + " AND pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL THEN PERFORM fence.check(); END IF; END$fenceproxy$"
-	anySQL          = "pg_catalog.concat(pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
+	anySQL          = "pg_catalog.concat(" + settingsSQL + ") OPERATOR(pg_catalog.<>) ''"
+	settingsSQL     = "pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
-		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)) OPERATOR(pg_catalog.<>) ''"
+		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)"
 
 	beginSQL    = "BEGIN"
 	commitSQL   = "COMMIT"
 	rollbackSQL = "ROLLBACK"
-	readbackSQL = "SELECT pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
-		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
-		"pg_catalog.current_setting('" + fencing.SettingTokens + "', true)"
+	readbackSQL = "SELECT " + settingsSQL
 )
 
 // Names reserved for the proxy's own prepared statements and portals. The

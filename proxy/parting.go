@@ -17,8 +17,8 @@ const (
 )
 
 // farewell sends a last FATAL, unless the client has heard one; the reply pump
-// has ended. In the middle of a
-// message the client would take it for a part of that, so it gets none there.
+// has ended. In the middle of a message the client would take it for a part of
+// that, so it gets none there.
 func (s *session) farewell(r wire.Report) {
 	if s.parted || s.fromBackend != nil && s.fromBackend.Begun() {
 		return
@@ -63,7 +63,3 @@ func (s *session) linger() {
 	s.socket.SetReadDeadline(time.Now().Add(farewellWithin))
 	_ = wire.NewReader(s.socket).Discard() // its end is all that is awaited
 }
-
-// closeClient closes the client's socket, which may have been encrypted since
-// the session began.
-func (s *session) closeClient() { s.client.Close() }

@@ -32,10 +32,6 @@ const (
 	aloneCommits
 )
 
-var aloneNames = [...]string{"not", "plain", "partitions", "commits"}
-
-func (a alone) String() string { return aloneNames[a] }
-
 func aloneAs(flags sqlrewrite.Flags) alone {
 	switch {
 	case flags&sqlrewrite.MayCommit != 0:

@@ -157,7 +157,7 @@ func (s *session) end(left bool) {
 	if !left {
 		s.linger()
 	}
-	s.closeClient()
+	s.client.Close()
 	s.srv.ended(s)
 }
 
@@ -349,7 +349,8 @@ func (s *session) awaitAll() error {
 // may have failed in the meantime.
 var errCopying error = &fencing.Error{Code: "08P01", Message: "unexpected request during COPY from stdin"}
 
-// awaitIdle waits until no reply is due.
+// awaitIdle is awaitAll before a request, which must not come where a COPY waits
+// for data.
 func (s *session) awaitIdle() error {
 	if err := s.awaitEarlier(func() bool { return s.queue.Len() == 0 || s.queue.Starving() }); err != nil {
 		return err

@@ -63,9 +63,9 @@ func short(settings []sqlrewrite.Setting) []sqlrewrite.Setting {
 	return settings
 }
 
-// maxName is the length that PostgreSQL cuts the names of prepared statements
-// and portals to, in bytes (NAMEDATALEN in src/include/pg_config_manual.h,
-// less one).
+// maxName is the length that PostgreSQL cuts names to, of prepared statements
+// and portals too, in bytes (NAMEDATALEN in src/include/pg_config_manual.h, less
+// one).
 const maxName = 63
 
 func cut(name []byte) string { return string(name[:min(len(name), maxName)]) }

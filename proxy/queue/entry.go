@@ -72,8 +72,8 @@ const (
 	// Examine: the client's text, parsed to hear what PostgreSQL says against
 	// it. Its error is the client's; success is hidden.
 	Examine
-	// Probe: a check sent as a Query of its own; nothing of it is seen unless
-	// it fails, and then its error and ReadyForQuery are.
+	// Probe: a check in a segment of its own; nothing of it is seen unless it
+	// fails, and then its error and ReadyForQuery are.
 	Probe
 	// Readback: a question to the backend; its rows are captured.
 	Readback

@@ -25,7 +25,6 @@ const (
 	BindComplete         byte = '2'
 	CloseComplete        byte = '3'
 	CommandComplete      byte = 'C'
-	CopyBothResponse     byte = 'W'
 	CopyInResponse       byte = 'G'
 	CopyOutResponse      byte = 'H'
 	DataRow              byte = 'D'
