@@ -71,17 +71,7 @@ func newGate(t *testing.T, to string) *gate {
 	t.Helper()
 	ln := listen(t)
 	g := &gate{addr: ln.Addr().String(), arrived: make(chan struct{}, 100), opened: make(chan struct{})}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return // closed below
-			}
-			running.Go(func() { g.pass(conn, to) })
-		}
-	})
-	t.Cleanup(func() { ln.Close(); g.open(); running.Wait() })
+	acceptAll(t, ln, func(conn net.Conn) { g.pass(conn, to) }, g.open)
 	return g
 }
 

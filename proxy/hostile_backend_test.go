@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -96,27 +95,14 @@ func (p *peer) told(t *testing.T) string {
 // its startup packet.
 func fakeBackend(t *testing.T, talk func(p *peer)) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return // closed below
-			}
-			running.Go(func() {
-				defer conn.Close()
-				p := newPeer(conn)
-				if _, err := p.in.ReadPacket(wire.MaxStartupLength); err == nil {
-					talk(p)
-				}
-			})
+	ln := listen(t)
+	acceptAll(t, ln, func(conn net.Conn) {
+		defer conn.Close()
+		p := newPeer(conn)
+		if _, err := p.in.ReadPacket(wire.MaxStartupLength); err == nil {
+			talk(p)
 		}
 	})
-	t.Cleanup(func() { ln.Close(); running.Wait() })
 	return ln.Addr().String()
 }
 
@@ -127,18 +113,8 @@ func before(t *testing.T, upstream string, set func(*proxy.Server)) string {
 	if set != nil {
 		set(server)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		server.Close()
-		if err := <-done; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
+	ln := listen(t)
+	serveUntilCleanup(t, server, ln)
 	return ln.Addr().String()
 }
 

@@ -128,8 +128,7 @@ func TestSession_StartupInPieces(t *testing.T) {
 func keyedBackend(t *testing.T, says string, step int, asked chan struct{}, canceled func(key string)) string {
 	t.Helper()
 	ln := listen(t)
-	var running sync.WaitGroup
-	serve := func(conn net.Conn) {
+	acceptAll(t, ln, func(conn net.Conn) {
 		defer conn.Close()
 		p := newPeer(conn)
 		packet, err := p.in.ReadPacket(wire.MaxStartupLength)
@@ -147,17 +146,7 @@ func keyedBackend(t *testing.T, says string, step int, asked chan struct{}, canc
 			close(asked)
 			p.read()
 		}
-	}
-	running.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return // closed below
-			}
-			running.Go(func() { serve(conn) })
-		}
 	})
-	t.Cleanup(func() { ln.Close(); running.Wait() })
 	return ln.Addr().String()
 }
 
@@ -170,26 +159,16 @@ func TestSession_ReadbackFails(t *testing.T) {
 	var broken atomic.Bool
 	var changed atomic.Int32
 	ln := listen(t)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return // closed below
+	acceptAll(t, ln, func(conn net.Conn) {
+		tamper(conn, s.pg.Addr(), func(kind byte, body []byte) []byte {
+			name, _, _ := wire.CString(body)
+			if broken.Load() && kind == wire.Parse && string(name) == "fenceproxy.readback" {
+				changed.Add(1)
+				return append(append([]byte(nil), name...), "\x00"+canceled+"\x00\x00"...)
 			}
-			running.Go(func() {
-				tamper(conn, s.pg.Addr(), func(kind byte, body []byte) []byte {
-					name, _, _ := wire.CString(body)
-					if broken.Load() && kind == wire.Parse && string(name) == "fenceproxy.readback" {
-						changed.Add(1)
-						return append(append([]byte(nil), name...), "\x00"+canceled+"\x00\x00"...)
-					}
-					return body
-				})
-			})
-		}
+			return body
+		})
 	})
-	t.Cleanup(func() { ln.Close(); running.Wait() })
 	s.addProxy(ln.Addr().String())
 	for _, p := range protocols {
 		for _, block := range []bool{false, true} {

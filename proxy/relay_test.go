@@ -30,10 +30,7 @@ type recorder struct {
 
 func newRecorder(t *testing.T, to string) *recorder {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	r := &recorder{ln: ln, to: to}
 	r.wg.Add(1)
 	go r.accept()

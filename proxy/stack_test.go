@@ -96,6 +96,29 @@ func listen(t *testing.T) net.Listener {
 	return ln
 }
 
+// acceptAll gives each connection to ln a goroutine of its own. When the test is
+// over it closes ln, does what end is for, and waits for all of them.
+func acceptAll(t *testing.T, ln net.Listener, serve func(net.Conn), end ...func()) {
+	t.Helper()
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return // closed below
+			}
+			running.Go(func() { serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		for _, f := range end {
+			f()
+		}
+		running.Wait()
+	})
+}
+
 // serve is addProxy for clients that come by ln.
 func (s *stack) serve(ln net.Listener, upstream string, set ...func(*proxy.Server)) string {
 	s.t.Helper()
@@ -104,24 +127,32 @@ func (s *stack) serve(ln net.Listener, upstream string, set ...func(*proxy.Serve
 		s.t.Fatal(err)
 	}
 	claimer := fencing.NewClaimer(store, s.holders, nil)
+	s.t.Cleanup(func() {
+		claimer.Close()
+		store.Close()
+	})
 	server := proxy.NewServer(proxy.TCP(upstream), claimer)
 	claimer.Evictor = server
 	for _, f := range set {
 		f(server)
 	}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	s.t.Cleanup(func() {
-		server.Close()
-		if err := <-done; err != nil {
-			s.t.Errorf("Serve: %v", err)
-		}
-		claimer.Close()
-		store.Close()
-	})
+	serveUntilCleanup(s.t, server, ln)
 	s.addrs = append(s.addrs, ln.Addr().String())
 	s.servers = append(s.servers, server)
 	return ln.Addr().String()
+}
+
+// serveUntilCleanup has a proxy serve, and closes it when the test is over.
+func serveUntilCleanup(t *testing.T, server *proxy.Server, ln net.Listener) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		server.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
 }
 
 func (s *stack) dsn(proxy int) string {

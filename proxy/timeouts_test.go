@@ -302,10 +302,7 @@ func TestServer_ToldOnce(t *testing.T) {
 func TestServer_NamesUnreachedOnce(t *testing.T) {
 	for name, asks := range map[string]bool{"one": false, "asked": true} {
 		t.Run(name, func(t *testing.T) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ln := listen(t)
 			down := ln.Addr().String()
 			ln.Close()
 			addr := before(t, down, func(s *proxy.Server) {
@@ -316,7 +313,7 @@ func TestServer_NamesUnreachedOnce(t *testing.T) {
 					}
 				}
 			})
-			_, err = pgx.Connect(t.Context(), "postgres://app@"+addr+"/app?sslmode=disable")
+			_, err := pgx.Connect(t.Context(), "postgres://app@"+addr+"/app?sslmode=disable")
 			var said *pgconn.PgError
 			if want := down + ": connection refused"; !errors.As(err, &said) || said.Detail != want {
 				t.Errorf("got %v (%+v), want the detail %q", err, said, want)
