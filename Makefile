@@ -34,7 +34,7 @@ build: ## bin/fenceproxy
 
 demo: build ## a paused lock holder corrupts data, and is refused through the proxy
 	@testharness/setup.sh postgres
-	bin/fenceproxy demo --all
+	bin/fenceproxy demo
 
 test: ## every test, race detector on, against real Postgres and etcd
 	@testharness/setup.sh go cc postgres etcdctl

@@ -8,25 +8,15 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
-	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
-// demoTTL is the time to live of the workers' leases: the least that etcd
-// grants.
-const demoTTL = 2 * time.Second
-
-// demoTimeout bounds one run of one story.
-const demoTimeout = time.Minute
-
-// demoCommand plays stories, each straight to PostgreSQL and then through
-// proxies.
+// demoCommand plays stories: each without fencing, to see the damage, and
+// then through proxies.
 type demoCommand struct {
 	list, all, json bool
 
@@ -39,11 +29,12 @@ func newDemo(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [SCENARIO…]",
 		Short: "See a stale lock holder corrupt data, and be refused through the proxy",
-		Long: `Play SCENARIO (paused-holder if none is named) on a throw-away PostgreSQL and etcd: first
-straight to PostgreSQL, then through two proxies. Workers are processes that are
-really paused with SIGSTOP and hold real leases.
+		Long: `Play SCENARIO (paused-holder if none is named; --list tells which there are) on a throw-away
+PostgreSQL and etcd: first without fencing, to see the damage, then through two proxies.
+Workers and proxies are processes that are really paused and killed, and leases are real.
 
-The exit status is 0 only if the first run shows the corruption and the second none.`,
+The exit status is 0 only if each run without fencing shows damage, and each through
+fenceproxy shows none, and refusals with the right code.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stories, err := c.choose(args)
 			if err != nil {
@@ -58,7 +49,11 @@ The exit status is 0 only if the first run shows the corruption and the second n
 				out = io.Discard
 			}
 			c.timeline = scenario.NewTimeline(out, wantsColour(out, env))
-			return c.run(cmd.Context(), stories)
+			if err := c.run(cmd.Context(), stories); err != nil || len(args) > 0 || c.all {
+				return err
+			}
+			c.timeline.Heading("%d more scenarios: fenceproxy demo --list", len(scenario.Stories())-len(stories))
+			return nil
 		},
 	}
 	flags := cmd.Flags()
@@ -98,7 +93,7 @@ func (c *demoCommand) choose(names []string) ([]scenario.Story, error) {
 func (c *demoCommand) printList(stories []scenario.Story) error {
 	for _, s := range stories {
 		if c.json {
-			if err := json.NewEncoder(c.stdout).Encode(listed{s.Name, s.Title, s.Case}); err != nil {
+			if err := json.NewEncoder(c.stdout).Encode(listed{s.Name, s.Title, s.Case, s.Text}); err != nil {
 				return err
 			}
 			continue
@@ -114,117 +109,92 @@ func (c *demoCommand) printList(stories []scenario.Story) error {
 type listed struct {
 	Scenario string `json:"scenario"`
 	Title    string `json:"title"`
-	Case     string `json:"case"`
+	Case     int    `json:"case,omitempty"`
+	Text     string `json:"text"`
 }
 
-// run plays the stories one after the other on one stack. It goes on after a
-// story that doesn't show what it should, and fails at the end.
-func (c *demoCommand) run(ctx context.Context, stories []scenario.Story) (err error) {
-	started, err := stack.Start(ctx, stack.Options{})
+// run plays the stories and tells them in order. It goes on after a story that
+// doesn't show what it should, and fails at the end.
+func (c *demoCommand) run(ctx context.Context, stories []scenario.Story) error {
+	t, err := openTheatre(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closed := started.Close(); err == nil {
-			err = closed
-		}
-	}()
-	var failed []string
-	for _, story := range stories {
-		result, err := c.play(ctx, started, story)
+	performances := t.perform(stories)
+	failed, err := c.tellAll(performances)
+	err = errors.Join(err, t.close())
+	if err == nil && len(failed) > 0 {
+		err = fmt.Errorf("demo: %s", strings.Join(failed, "; "))
+	}
+	return err
+}
+
+func (c *demoCommand) tellAll(performances []performance) (failed []string, err error) {
+	for _, p := range performances {
+		result, err := c.tell(p)
 		if err != nil {
-			return err
+			return failed, err
 		}
 		if c.json {
 			if err := json.NewEncoder(c.stdout).Encode(result); err != nil {
-				return err
+				return failed, err
 			}
 		}
 		if err := result.Check(); err != nil {
+			c.timeline.Bad("  NOT AS PROMISED: %v", err)
 			failed = append(failed, err.Error())
 		}
 	}
-	if len(failed) > 0 {
-		return fmt.Errorf("demo: %s", strings.Join(failed, "; "))
-	}
-	return nil
+	return failed, nil
 }
 
-// play plays a story twice, each time in a database of its own.
-func (c *demoCommand) play(ctx context.Context, s *stack.Stack, story scenario.Story) (scenario.Result, error) {
-	result := scenario.Result{Scenario: story.Name}
-	c.timeline.Heading("%s: %s", story.Name, story.Title)
-	c.timeline.Say(story.Case)
-	database := strings.ReplaceAll(story.Name, "-", "_")
-	var err error
-	c.timeline.Heading("1. Straight to PostgreSQL")
-	if result.Unprotected, err = c.playStraight(ctx, s, story, database+"_straight"); err != nil {
-		return result, err
-	}
-	c.conclude(result.Unprotected, story)
-	c.timeline.Heading("2. Through fenceproxy, each worker through a proxy of its own")
-	if result.Protected, err = c.playFenced(ctx, s, story, database+"_fenced"); err != nil {
-		return result, err
-	}
-	c.conclude(result.Protected, story)
-	return result, nil
-}
-
-func (c *demoCommand) playStraight(ctx context.Context, s *stack.Stack, story scenario.Story, database string) (scenario.Verdict, error) {
-	if err := s.CreateDatabase(ctx, database); err != nil {
-		return scenario.Verdict{}, err
-	}
-	straight := s.DSN(stack.RoleApp, database)
-	return c.stage(ctx, s, story, straight, straight)
-}
-
-func (c *demoCommand) playFenced(ctx context.Context, s *stack.Stack, story scenario.Story, database string) (v scenario.Verdict, err error) {
-	if err = s.CreateDatabase(ctx, database); err != nil {
-		return v, err
-	}
-	if err = s.Install(ctx, database); err != nil {
-		return v, err
-	}
-	var gates []string
-	for range 2 {
-		var p *stack.Proxy
-		if p, err = s.StartProxy(database, "", nil); err != nil {
-			return v, err
+// tell prints the runs of a story as they go on.
+func (c *demoCommand) tell(p performance) (scenario.Result, error) {
+	c.timeline.Heading("%s: %s", p.story.Name, p.story.Title)
+	c.timeline.Say(p.story.Text)
+	var verdicts []scenario.Verdict
+	for i, r := range p.runs {
+		c.timeline.Heading("%d. %s", i+1, r.arm.Title())
+		c.follow(r)
+		if r.err != nil {
+			return scenario.Result{}, r.err
 		}
-		defer func() { err = errors.Join(err, p.Close()) }()
-		gates = append(gates, s.ProxyDSN(p.Addr(), stack.RoleApp, database))
+		c.conclude(r.verdict, p.story)
+		verdicts = append(verdicts, r.verdict)
 	}
-	return c.stage(ctx, s, story, s.DSN(stack.RoleApp, database), gates...)
+	return scenario.NewResult(p.story, verdicts), nil
 }
 
-// stage plays a story once, the workers connecting at the gates.
-func (c *demoCommand) stage(ctx context.Context, s *stack.Stack, story scenario.Story, admin string, gates ...string) (scenario.Verdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
-	defer cancel()
-	self, err := os.Executable()
-	if err != nil {
-		return scenario.Verdict{}, fmt.Errorf("find this program: %w", err)
+// follow prints the events of a run until it is over.
+func (c *demoCommand) follow(r *showing) {
+	c.timeline.Begin()
+	told := 0
+	for over := false; ; {
+		for _, e := range r.history.Events(told) {
+			c.timeline.Print(e)
+			told++
+		}
+		if over {
+			return
+		}
+		select {
+		case <-r.history.Changed():
+		case <-r.done:
+			over = true
+		}
 	}
-	history := scenario.NewHistory()
-	history.Observe = c.timeline.Print
-	stage := scenario.Stage{
-		History: history,
-		Etcd:    s.Client,
-		Prefix:  leases.DefaultPrefix,
-		TTL:     demoTTL,
-		Command: []string{self, actorName},
-		Admin:   admin,
-		Gates:   gates,
-	}
-	return stage.Run(ctx, story)
 }
 
 func (c *demoCommand) conclude(v scenario.Verdict, story scenario.Story) {
-	if v.StaleCommits > 0 {
-		c.timeline.Bad("  CORRUPTED. Stale writes committed: %d. Right would be: %s.", v.StaleCommits, story.Right)
+	if !v.Damaged() {
+		c.timeline.Good("  Right. Stale writes committed: 0, refused: %d. The outcome is %s.", len(v.Rejections), story.Right)
 		return
 	}
-	c.timeline.Good("  Right. Stale writes committed: 0, refused: %d. The outcome is %s.", len(v.Rejections), story.Right)
+	count := fmt.Sprintf("Stale writes committed: %d.", v.StaleCommits)
+	if v.ForgedCommits > 0 {
+		count += fmt.Sprintf(" Under forged numbers: %d.", v.ForgedCommits)
+	}
+	c.timeline.Bad("  CORRUPTED. %s Right would be: %s.", count, story.Right)
 }
 
 // wantsColour says whether out is a terminal whose user hasn't asked for

@@ -9,18 +9,20 @@ import (
 )
 
 func TestDemo_JSON(t *testing.T) {
-	code, stdout, stderr := program(t, nil, "demo", "--all", "--json")
+	code, stdout, stderr := program(t, nil, "demo", "paused-in-transaction", "monthly-invoices", "--json")
 	if code != 0 || stderr != "" {
 		t.Fatalf("got exit %d, %q, want 0", code, stderr)
 	}
 	type verdict struct {
+		Arm          string
 		StaleCommits *int `json:"stale_commits"`
 		Rejections   []struct{ Actor, Code, Name string }
 	}
 	wantCodes := map[string][]string{
-		"paused-holder":         {"LF001", "LF001"},
 		"paused-in-transaction": {"LF005"},
+		"monthly-invoices":      {"LF005"},
 	}
+	wantOthers := map[string]int{"monthly-invoices": 2}
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	if len(lines) != len(wantCodes) {
 		t.Fatalf("got %d lines, want one a scenario", len(lines))
@@ -29,9 +31,14 @@ func TestDemo_JSON(t *testing.T) {
 		var got struct {
 			Scenario               string
 			Unprotected, Protected verdict
+			Others                 []verdict
 		}
 		if err := json.Unmarshal([]byte(line), &got); err != nil {
 			t.Fatal(err)
+		}
+		if got.Unprotected.Arm != "etcd" || got.Protected.Arm != "fenced" || len(got.Others) != wantOthers[got.Scenario] {
+			t.Errorf("%s: got %q, %q and %d others, want etcd, fenced and %d", got.Scenario,
+				got.Unprotected.Arm, got.Protected.Arm, len(got.Others), wantOthers[got.Scenario])
 		}
 		if got.Unprotected.StaleCommits == nil || *got.Unprotected.StaleCommits == 0 || len(got.Unprotected.Rejections) > 0 {
 			t.Errorf("%s unprotected: got %s, want stale commits", got.Scenario, line)
@@ -55,7 +62,7 @@ func TestDemo_Timeline(t *testing.T) {
 		t.Fatalf("got exit %d, %q, want 0", code, stderr)
 	}
 	for _, want := range []string{
-		"paused-holder: ", "1. Straight to PostgreSQL", "2. Through fenceproxy",
+		"paused-holder: ", "1. A lock in etcd, straight to PostgreSQL", "2. Through fenceproxy",
 		"is paused (SIGSTOP)", "the lock is taken from it", "wakes up (SIGCONT)",
 		"a STALE WRITE", "CORRUPTED", "REFUSED LF001 stale_token: account:7",
 		"in the database: account 7: balance 110, last written by A",
@@ -78,8 +85,11 @@ func TestDemo_List(t *testing.T) {
 	code, stdout, _ = program(t, nil, "demo", "--list", "--json")
 	decoder := json.NewDecoder(strings.NewReader(stdout))
 	for _, want := range scenario.Stories() {
-		var got struct{ Scenario, Title, Case string }
-		if err := decoder.Decode(&got); err != nil || got.Scenario != want.Name || got.Title != want.Title || got.Case != want.Case {
+		var got struct {
+			Scenario, Title, Text string
+			Case                  int
+		}
+		if err := decoder.Decode(&got); err != nil || got.Scenario != want.Name || got.Title != want.Title || got.Case != want.Case || got.Text != want.Text {
 			t.Errorf("got exit %d, %+v, %v, want %s", code, got, err, want.Name)
 		}
 	}

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,38 +11,28 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/child"
 )
 
 // An Actor is a worker in a process of its own. Its methods give it an order,
-// wait for the answer and record what came of it. An error means that the
-// story can't go on; a refusal by PostgreSQL or the proxy is no error but an
-// event.
+// wait for the answer and record what came of it. What makes the play
+// impossible fails the Stage; a refusal by PostgreSQL or the proxy is an event
+// like others.
 type Actor struct {
 	Name string
 
 	stage   *Stage
-	gate    string
-	key     string
-	token   fencing.Token
+	gate    *Gate
+	holds   []Hold // what its session presents
+	pending []Act  // sent and not yet answered
 	cmd     *exec.Cmd
 	orders  io.WriteCloser
 	encoder *json.Encoder
 	replies chan Reply
 }
 
-// An Act is a statement that an actor runs, and how the history tells it.
-type Act struct {
-	Verb  Verb // VerbExec or VerbSimple
-	SQL   string
-	Args  []string
-	Kind  Kind   // of the event if it succeeds
-	Story string // what the statement is in the story
-}
-
 // hire starts the process of an actor.
-func (s *Stage) hire(name, gate string) (*Actor, error) {
+func (s *Stage) hire(name string, gate *Gate) (*Actor, error) {
 	a := &Actor{Name: name, stage: s, gate: gate, replies: make(chan Reply, 1)}
 	a.cmd = exec.Command(s.Command[0], append(s.Command[1:len(s.Command):len(s.Command)],
 		"--etcd", strings.Join(s.Etcd.Endpoints(), ","), "--lock-prefix", s.Prefix)...)
@@ -81,11 +70,15 @@ func (a *Actor) listen(from io.Reader) {
 // dismissTime is how long an actor may take to give its lock back and go.
 const dismissTime = 3 * time.Second
 
-// dismiss sends the actor home, paused or not; it gives its lock back. One
-// that doesn't go is killed.
-func (a *Actor) dismiss() {
+// sendHome tells the actor to give its locks back and go, paused or not.
+func (a *Actor) sendHome() {
 	_ = a.orders.Close()
 	_ = a.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// seeOff waits until the actor that was sent home is gone. One that doesn't
+// go is killed.
+func (a *Actor) seeOff() {
 	kill := time.AfterFunc(dismissTime, func() { _ = a.cmd.Process.Kill() })
 	defer kill.Stop()
 	for range a.replies {
@@ -93,152 +86,251 @@ func (a *Actor) dismiss() {
 	_ = a.cmd.Wait() // how it ended teaches nothing
 }
 
-// Lock waits in line for the lock of key.
-func (a *Actor) Lock(ctx context.Context, key string) error {
-	if err := a.LineUp(key); err != nil {
-		return err
-	}
-	return a.Locked(ctx, key)
+// Lock takes the lock of key, which is free.
+func (a *Actor) Lock(key string) {
+	a.askLock(key)
+	a.Locked(key)
+}
+
+func (a *Actor) askLock(key string) {
+	a.order(Order{Verb: VerbLock, Arm: a.stage.Arm, Key: key, TTL: a.stage.TTL, Store: a.stage.Admin})
 }
 
 // LineUp sends the actor into the line for key; Locked is its answer.
-func (a *Actor) LineUp(key string) error {
-	return a.send(Order{Verb: VerbLock, Key: key, TTL: a.stage.TTL})
+func (a *Actor) LineUp(key string) {
+	a.askLock(key)
+	if a.stage.Arm != ArmNone {
+		a.record(Event{Kind: KindLine, Text: "waits for the lock"})
+	}
 }
 
-// Locked waits until the lock for which the actor stands in line is its own.
-func (a *Actor) Locked(ctx context.Context, key string) error {
-	r, err := a.must(ctx, "lock "+key)
-	if err != nil {
-		return err
+// Locked waits until the lock that the actor waits for is its own.
+func (a *Actor) Locked(key string) {
+	r := a.must("lock " + key)
+	if a.stage.err != nil || a.stage.Arm == ArmNone {
+		return
 	}
-	a.key, a.token = key, r.Token
-	a.record(KindLock, fmt.Sprintf("holds the lock %s with token %d", key, a.token))
-	return nil
+	a.holds = append(a.holds, Hold{key, r.Token})
+	text := fmt.Sprintf("holds the lock %s with token %d", key, r.Token)
+	if a.stage.Arm == ArmExpiring {
+		text = fmt.Sprintf("holds the lock %s, as its owner no. %d", key, r.Token)
+	}
+	a.record(Event{Kind: KindLock, Key: key, Token: r.Token, Text: text})
 }
 
-// Connect opens the actor's session, which presents its lock.
-func (a *Actor) Connect(ctx context.Context) error {
-	if err := a.send(Order{Verb: VerbConnect, DSN: a.gate}); err != nil {
-		return err
+// Release gives the lock back.
+func (a *Actor) Release() {
+	if a.stage.Arm == ArmNone {
+		return
 	}
-	r, err := a.must(ctx, "connect")
-	if err != nil {
-		return err
+	a.order(Order{Verb: VerbRelease})
+	a.must("release the lock")
+	a.tell(KindReleased, "gives the lock back")
+}
+
+// Connect opens the actor's session, which presents its locks. That they are
+// refused is an event.
+func (a *Actor) Connect() {
+	if !a.stage.Arm.tags() {
+		a.connect(nil, "connects")
+		return
 	}
-	if r.Warning != "" {
-		return fmt.Errorf("%s: connect: %s", a.Name, r.Warning)
+	texts := make([]string, len(a.holds))
+	for i, h := range a.holds {
+		texts[i] = fmt.Sprintf("%s token %d", h.Key, h.Token)
 	}
-	a.record(KindConnected, fmt.Sprintf("connects, tagged %s token %d", a.key, a.token))
-	return nil
+	a.connect(a.holds, "connects, tagged "+strings.Join(texts, " and "))
+}
+
+// ConnectWith is Connect by a program that presents other numbers than those
+// that it got.
+func (a *Actor) ConnectWith(story string, holds ...Hold) {
+	a.holds = holds
+	a.connect(holds, "connects"+story)
+}
+
+func (a *Actor) connect(tag []Hold, text string) {
+	a.order(Order{Verb: VerbConnect, DSN: a.gate.DSN, Tag: tag})
+	r := a.must("connect")
+	if r.Warning == "" {
+		a.tell(KindConnected, text)
+		return
+	}
+	a.tellRefusal(Reply{Code: r.WarningCode, Error: r.Warning}, text)
 }
 
 // Held has the actor look whether its lock is its own, as careful programs
 // do before they write.
-func (a *Actor) Held(ctx context.Context) error {
-	if err := a.send(Order{Verb: VerbHeld}); err != nil {
-		return err
+func (a *Actor) Held() {
+	if a.stage.Arm == ArmNone {
+		return
 	}
-	r, err := a.must(ctx, "look at its lock")
-	if err != nil {
-		return err
+	a.order(Order{Verb: VerbHeld})
+	r := a.must("look at its lock")
+	if a.stage.err == nil && !r.Held {
+		a.stage.fail(fmt.Errorf("%s lost its lock too early", a.Name))
 	}
-	if !r.Held {
-		return fmt.Errorf("%s lost its lock too early", a.Name)
-	}
-	a.record(KindHeld, "looks: the lock is its own, so it may write")
-	return nil
+	a.tell(KindHeld, "looks: the lock is its own, so it may write")
 }
 
-// Do has the actor run a statement and waits for its end.
-func (a *Actor) Do(ctx context.Context, act Act) (Reply, error) {
-	if err := a.Begin(act); err != nil {
-		return Reply{}, err
-	}
-	return a.End(ctx, act)
+// TakeOver has the actor become the holder, connect, and run acts.
+func (a *Actor) TakeOver(key string, acts ...Act) {
+	a.Lock(key)
+	a.Connect()
+	a.Do(acts...)
 }
 
-// Begin gives the order to run a statement and doesn't wait: a paused actor
+// Do has the actor run statements, one after the other, and returns what the
+// last one was answered.
+func (a *Actor) Do(acts ...Act) (last Reply) {
+	for _, act := range acts {
+		a.Send(act)
+		last = a.Answer()
+	}
+	return last
+}
+
+// Send gives the order to run a statement and doesn't wait: a paused actor
 // carries it out when it wakes up.
-func (a *Actor) Begin(act Act) error {
-	return a.send(Order{Verb: act.Verb, SQL: act.SQL, Args: act.Args})
+func (a *Actor) Send(act Act) {
+	a.pending = append(a.pending, act)
+	a.order(Order{Verb: act.Verb, SQL: act.SQL, Args: act.Args, Batch: act.Batch})
 }
 
-// End waits for the answer to Begin.
-func (a *Actor) End(ctx context.Context, act Act) (Reply, error) {
-	r, err := a.receive(ctx)
-	if err != nil {
-		return r, err
-	}
+// Answer waits for the answer to the first Send that had none yet.
+func (a *Actor) Answer() Reply {
+	act := a.pending[0]
+	a.pending = a.pending[1:]
+	r := a.receive()
 	switch {
-	case r.Error == "" && len(r.Rows) > 0:
-		a.record(act.Kind, fmt.Sprintf("%s: %s", act.Story, rowText(r.Rows[0])))
+	case a.stage.err != nil:
+	case r.Error == "" && act.Kind == KindRead:
+		a.tell(KindRead, act.Story+": "+found(r.Rows))
 	case r.Error == "":
-		a.record(act.Kind, act.Story)
-	case strings.HasPrefix(string(r.Code), "LF"):
-		a.stage.History.Record(Event{Actor: a.Name, Kind: KindRefused, Key: a.key, Token: a.token, Code: r.Code,
-			Text: r.Error, Story: act.Story})
+		a.tell(act.Kind, act.Story)
 	default:
-		a.stage.History.Record(Event{Actor: a.Name, Kind: KindFailed, Key: a.key, Token: a.token, Code: r.Code,
-			Text: r.Error, Story: act.Story})
+		a.tellRefusal(r, act.Story)
 	}
-	return r, nil
+	return r
+}
+
+// tellRefusal records that something that the actor did was answered with an
+// error.
+func (a *Actor) tellRefusal(r Reply, story string) {
+	e := a.presented(Event{Kind: KindFailed, Code: r.Code, Text: r.Error, Story: story})
+	if strings.HasPrefix(string(r.Code), "LF") {
+		e.Kind = KindRefused
+	}
+	a.record(e)
 }
 
 // Pause stops the actor's process, as a long garbage collection or a suspended
 // virtual machine would.
-func (a *Actor) Pause() error {
-	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("pause %s: %w", a.Name, err)
+func (a *Actor) Pause() { a.signal(syscall.SIGSTOP, KindPause, "is paused (SIGSTOP)") }
+
+// Wake lets the actor's process go on.
+func (a *Actor) Wake() {
+	a.signal(syscall.SIGCONT, KindResume, "wakes up (SIGCONT) and goes on where it was")
+}
+
+// Crash kills the actor's process. Nothing of it is answered any more.
+func (a *Actor) Crash() { a.signal(syscall.SIGKILL, KindCrash, "crashes (SIGKILL)") }
+
+func (a *Actor) signal(signal syscall.Signal, kind Kind, text string) {
+	a.tell(kind, text)
+	if a.stage.err != nil {
+		return
 	}
-	a.record(KindPause, "is paused (SIGSTOP)")
-	return nil
-}
-
-// Resume lets the actor's process go on.
-func (a *Actor) Resume() error {
-	a.record(KindResume, "wakes up (SIGCONT) and goes on where it was")
-	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		return fmt.Errorf("wake %s: %w", a.Name, err)
+	if err := a.cmd.Process.Signal(signal); err != nil {
+		a.stage.fail(fmt.Errorf("send %v to %s: %w", signal, a.Name, err))
 	}
-	return nil
 }
 
-func (a *Actor) record(kind Kind, text string) {
-	a.stage.History.Record(Event{Actor: a.Name, Kind: kind, Key: a.key, Token: a.token, Text: text})
+// tell records that the actor did something with what it presents.
+func (a *Actor) tell(kind Kind, text string) { a.record(a.presented(Event{Kind: kind, Text: text})) }
+
+func (a *Actor) presented(e Event) Event {
+	if len(a.holds) > 0 {
+		e.Key, e.Token, e.Also = a.holds[0].Key, a.holds[0].Token, a.holds[1:]
+	}
+	return e
 }
 
-func (a *Actor) send(o Order) error {
+func (a *Actor) record(e Event) {
+	e.Actor, e.Via = a.Name, a.gate.Name
+	a.stage.record(e)
+}
+
+func (a *Actor) order(o Order) {
+	if a.stage.err != nil {
+		return
+	}
 	if err := a.encoder.Encode(o); err != nil {
-		return fmt.Errorf("order %s to %s: %w", a.Name, o.Verb, err)
+		a.stage.fail(fmt.Errorf("order %s to %s: %w", a.Name, o.Verb, err))
 	}
-	return nil
 }
 
-func (a *Actor) receive(ctx context.Context) (Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, replyTimeout+5*time.Second)
-	defer cancel()
+func (a *Actor) receive() Reply {
+	if a.stage.err != nil {
+		return Reply{}
+	}
+	late := time.NewTimer(replyTimeout + 5*time.Second)
+	defer late.Stop()
 	select {
 	case r, ok := <-a.replies:
 		if !ok {
-			return r, fmt.Errorf("the process of %s ended", a.Name)
+			a.stage.fail(fmt.Errorf("the process of %s ended", a.Name))
 		}
-		return r, nil
-	case <-ctx.Done():
-		return Reply{}, fmt.Errorf("wait for %s: %w", a.Name, context.Cause(ctx))
+		return r
+	case <-late.C:
+		a.stage.fail(fmt.Errorf("%s doesn't answer", a.Name))
+	case <-a.stage.ctx.Done():
+		a.stage.fail(fmt.Errorf("wait for %s: %w", a.Name, a.stage.ctx.Err()))
 	}
+	return Reply{}
 }
 
 // must is receive for orders that a story can't do without.
-func (a *Actor) must(ctx context.Context, what string) (Reply, error) {
-	r, err := a.receive(ctx)
-	if err == nil && r.Error != "" {
-		err = errors.New(r.Error)
+func (a *Actor) must(what string) Reply {
+	r := a.receive()
+	if a.stage.err == nil && r.Error != "" {
+		a.stage.fail(fmt.Errorf("%s: %s: %w", a.Name, what, errors.New(r.Error)))
 	}
-	if err != nil {
-		return r, fmt.Errorf("%s: %s: %w", a.Name, what, err)
-	}
-	return r, nil
+	return r
 }
 
-func rowText(row []string) string { return strings.Join(row, ", ") }
+// foundMost is how many rows of a read are told.
+const foundMost = 6
+
+// found tells rows in one line.
+func found(rows [][]string) string {
+	if len(rows) == 0 {
+		return "nothing"
+	}
+	texts := make([]string, 0, foundMost)
+	for i, row := range rows {
+		if i == foundMost {
+			texts = append(texts, "…")
+			break
+		}
+		texts = append(texts, strings.Join(row, ", "))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// column is the first column of a reply's rows.
+func (r Reply) column() []string {
+	values := make([]string, len(r.Rows))
+	for i, row := range r.Rows {
+		values[i] = row[0]
+	}
+	return values
+}
+
+// value is the first column of a reply's only row.
+func (r Reply) value() string {
+	if len(r.Rows) == 0 {
+		return ""
+	}
+	return r.Rows[0][0]
+}

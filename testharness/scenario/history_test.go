@@ -35,7 +35,7 @@ func TestJudge_StaleCommits(t *testing.T) {
 		"each counts":              {[]scenario.Event{event("B", connected, 3), event("A", commit, 2), event("A", commit, 2)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := scenario.Judge(c.events).StaleCommits; got != c.want {
+			if got := scenario.Judge(scenario.ArmEtcd, granted(c.events)).StaleCommits; got != c.want {
 				t.Errorf("got %d stale commits, want %d", got, c.want)
 			}
 		})
@@ -43,7 +43,7 @@ func TestJudge_StaleCommits(t *testing.T) {
 }
 
 func TestJudge_RejectionsAndRows(t *testing.T) {
-	v := scenario.Judge([]scenario.Event{
+	v := scenario.Judge(scenario.ArmFenced, []scenario.Event{
 		{Actor: "A", Kind: scenario.KindRefused, Key: "k", Token: 2, Code: fencing.CodeStale, Text: "stale_token: k"},
 		{Actor: "A", Kind: scenario.KindFailed, Key: "k", Token: 2, Code: "57P01", Text: "gone"},
 		{Kind: scenario.KindRows, Text: "a row"},
@@ -59,7 +59,7 @@ func TestJudge_RejectionsAndRows(t *testing.T) {
 
 // Empty lists are lists in JSON, and kinds are words.
 func TestVerdict_JSON(t *testing.T) {
-	text, err := json.Marshal(scenario.Judge([]scenario.Event{event("A", scenario.KindCommit, 2)}))
+	text, err := json.Marshal(scenario.Judge(scenario.ArmFenced, []scenario.Event{event("A", scenario.KindCommit, 2)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,19 +70,29 @@ func TestVerdict_JSON(t *testing.T) {
 	}
 }
 
+// A control run has to show damage, and the protected one none, and refusals
+// of the kind that the story is about.
 func TestResult_Check(t *testing.T) {
-	refused := []scenario.Rejection{{Code: fencing.CodeStale}}
+	damaged := scenario.Verdict{Arm: scenario.ArmEtcd, StaleCommits: 1}
+	refused := scenario.Verdict{Arm: scenario.ArmFenced, Rejections: []scenario.Rejection{{Code: fencing.CodeStale}}}
+	story := scenario.Story{Name: "s", Codes: []fencing.Code{fencing.CodeStale, fencing.CodeEvicted}}
 	for name, c := range map[string]struct {
-		unprotected, protected scenario.Verdict
-		want                   string
+		verdicts []scenario.Verdict
+		want     string
 	}{
-		"as it should be":     {scenario.Verdict{StaleCommits: 1}, scenario.Verdict{Rejections: refused}, ""},
-		"nothing to see":      {scenario.Verdict{}, scenario.Verdict{Rejections: refused}, "no stale write"},
-		"not protected":       {scenario.Verdict{StaleCommits: 1}, scenario.Verdict{StaleCommits: 1, Rejections: refused}, "were committed through the proxy"},
-		"nothing was refused": {scenario.Verdict{StaleCommits: 1}, scenario.Verdict{}, "nothing was refused"},
+		"as it should be":            {[]scenario.Verdict{damaged, refused}, ""},
+		"damage in the rows":         {[]scenario.Verdict{{Arm: scenario.ArmNone, Wrong: []string{"two"}}, refused}, ""},
+		"damage by a forged number":  {[]scenario.Verdict{{Arm: scenario.ArmEtcd, ForgedCommits: 1}, refused}, ""},
+		"nothing to see":             {[]scenario.Verdict{{Arm: scenario.ArmEtcd}, refused}, `"etcd" shows no damage`},
+		"nothing to see without one": {[]scenario.Verdict{{Arm: scenario.ArmNone}, damaged, refused}, `"none" shows no damage`},
+		"not protected":              {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, StaleCommits: 1, Rejections: refused.Rejections}}, "were committed through the proxy"},
+		"forged":                     {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, ForgedCommits: 1, Rejections: refused.Rejections}}, "numbers that no lock gave"},
+		"wrong rows":                 {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, Wrong: []string{"two"}, Rejections: refused.Rejections}}, "wrong through the proxy: two"},
+		"nothing was refused":        {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced}}, "nothing was refused"},
+		"refused for another reason": {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, Rejections: []scenario.Rejection{{Code: fencing.CodeNotHolder}}}}, "with LF002"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := scenario.Result{Scenario: "s", Unprotected: c.unprotected, Protected: c.protected}.Check()
+			err := scenario.NewResult(story, c.verdicts).Check()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -90,25 +100,73 @@ func TestResult_Check(t *testing.T) {
 	}
 }
 
-func TestHistory_Observe(t *testing.T) {
+func TestJudge_ForgedCommits(t *testing.T) {
+	const lock, connected, commit = scenario.KindLock, scenario.KindConnected, scenario.KindCommit
+	for name, c := range map[string]struct {
+		events        []scenario.Event
+		forged, stale int
+	}{
+		"granted":                {[]scenario.Event{event("A", lock, 2), event("A", connected, 2), event("A", commit, 2)}, 0, 0},
+		"untagged":               {[]scenario.Event{{Actor: "A", Kind: commit}}, 0, 0},
+		"never granted":          {[]scenario.Event{event("A", lock, 2), event("B", connected, 9), event("B", commit, 9)}, 1, 0},
+		"nobody is behind a lie": {[]scenario.Event{event("A", lock, 2), event("B", connected, 9), event("A", commit, 2)}, 0, 0},
+		"another key's number":   {[]scenario.Event{event("A", lock, 2), {Actor: "A", Kind: commit, Key: "other", Token: 2}}, 1, 0},
+		"one of two locks is stale": {[]scenario.Event{event("A", lock, 2), {Kind: lock, Key: "j", Token: 3}, {Kind: lock, Key: "j", Token: 4},
+			{Actor: "B", Kind: connected, Key: "j", Token: 4},
+			{Actor: "A", Kind: commit, Key: "k", Token: 2, Also: []scenario.Hold{{Key: "j", Token: 3}}}}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := scenario.Judge(scenario.ArmEtcd, c.events)
+			if got.ForgedCommits != c.forged || got.StaleCommits != c.stale {
+				t.Errorf("got %d forged and %d stale commits, want %d and %d", got.ForgedCommits, got.StaleCommits, c.forged, c.stale)
+			}
+		})
+	}
+}
+
+// granted puts a lock for each number before the events that show it.
+func granted(events []scenario.Event) []scenario.Event {
+	var locks []scenario.Event
+	for _, e := range events {
+		locks = append(locks, scenario.Event{Actor: e.Actor, Kind: scenario.KindLock, Key: e.Key, Token: e.Token})
+	}
+	return append(locks, events...)
+}
+
+// Whoever follows a history is told that it grew, and sees each event once.
+func TestHistory_Changed(t *testing.T) {
 	h := scenario.NewHistory()
-	var seen []scenario.Event
-	h.Observe = func(e scenario.Event) { seen = append(seen, e) }
 	h.Record(event("A", scenario.KindLock, 2))
 	h.Record(event("A", scenario.KindCommit, 2))
-	if diff := cmp.Diff(h.Events(), seen); diff != "" || len(seen) != 2 {
-		t.Errorf("observed (-recorded +observed):\n%s", diff)
+	<-h.Changed()
+	all := h.Events(0)
+	if len(all) != 2 || len(h.Events(1)) != 1 || len(h.Events(2)) != 0 {
+		t.Errorf("got %d, %d and %d events, want 2, 1 and 0", len(all), len(h.Events(1)), len(h.Events(2)))
 	}
-	if seen[1].At < seen[0].At {
-		t.Errorf("got times %v and %v, want them in order", seen[0].At, seen[1].At)
+	if all[0].At != 0 || all[1].At < all[0].At {
+		t.Errorf("got times %v and %v, want them in order from 0 on", all[0].At, all[1].At)
+	}
+}
+
+// Each story has what --list and the documentation need, a name of its own,
+// and is judged by something.
+func TestStories(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range scenario.Stories() {
+		if s.Name == "" || s.Title == "" || s.Text == "" || s.Right == "" || s.Result == "" || s.Play == nil || len(s.Controls) == 0 || seen[s.Name] {
+			t.Errorf("%q: incomplete, or there twice", s.Name)
+		}
+		seen[s.Name] = true
 	}
 }
 
 func TestTimeline_Print(t *testing.T) {
 	events := []scenario.Event{
+		event("A", scenario.KindLock, 2), event("B", scenario.KindLock, 3),
 		event("A", scenario.KindConnected, 2), event("B", scenario.KindConnected, 3),
 		{Actor: "B", Kind: scenario.KindCommit, Key: "k", Token: 3, Text: "writes"},
 		{Actor: "A", Kind: scenario.KindCommit, Key: "k", Token: 2, Text: "writes"},
+		{Actor: "C", Kind: scenario.KindCommit, Key: "k", Token: 9, Text: "writes"},
 		{Actor: "A", Kind: scenario.KindRefused, Key: "k", Token: 2, Code: "LF001", Story: "writes", Text: "stale_token: k"},
 	}
 	for _, colour := range []bool{false, true} {
@@ -117,7 +175,7 @@ func TestTimeline_Print(t *testing.T) {
 		for _, e := range events {
 			timeline.Print(e)
 		}
-		for _, want := range []string{"B/3", "writes: accepted", "writes: accepted, though token 3 is at work: a STALE WRITE", "writes: REFUSED LF001 stale_token: k"} {
+		for _, want := range []string{"B/3", "writes: accepted", "writes: accepted, though token 3 is at work: a STALE WRITE", "a FORGED WRITE", "writes: REFUSED LF001 stale_token: k"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("got\n%s\nwant %q in it", out.String(), want)
 			}

@@ -1,23 +1,71 @@
 package scenario
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
 
-// A Result is what the two runs of a story amount to.
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
+
+// A Result is what the runs of a story amount to.
 type Result struct {
-	Scenario    string  `json:"scenario"`
-	Unprotected Verdict `json:"unprotected"`
-	Protected   Verdict `json:"protected"`
+	Scenario string `json:"scenario"`
+	Title    string `json:"title"`
+	Case     int    `json:"case,omitempty"`
+	// Unprotected is the run with a lock in etcd, or the first control run
+	// of a story that has none with that; Others are the further ones.
+	Unprotected Verdict   `json:"unprotected"`
+	Others      []Verdict `json:"others,omitempty"`
+	Protected   Verdict   `json:"protected"`
+
+	story Story
 }
 
-// Check returns nil if the pair of runs shows what it is to show: a stale
-// write that PostgreSQL alone commits, and that is refused through the proxy.
+// NewResult sorts the verdicts of a story's runs.
+func NewResult(story Story, verdicts []Verdict) Result {
+	r := Result{Scenario: story.Name, Title: story.Title, Case: story.Case, story: story}
+	controls := slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Arm == ArmFenced })
+	for _, v := range verdicts {
+		if v.Arm == ArmFenced {
+			r.Protected = v
+		}
+	}
+	main := max(0, slices.IndexFunc(controls, func(v Verdict) bool { return v.Arm == ArmEtcd }))
+	r.Unprotected = controls[main]
+	r.Others = slices.Delete(controls, main, main+1)
+	return r
+}
+
+// Check returns nil if the runs show what they are to show: damage in each
+// control run; through the proxy none, and refusals with the codes that the
+// story is about.
 func (r Result) Check() error {
+	for _, v := range append([]Verdict{r.Unprotected}, r.Others...) {
+		if !v.Damaged() {
+			return fmt.Errorf("%s: the run %q shows no damage", r.Scenario, v.Arm)
+		}
+	}
+	p := r.Protected
 	switch {
-	case r.Unprotected.StaleCommits == 0:
-		return fmt.Errorf("%s: the run without the proxy shows no stale write", r.Scenario)
-	case r.Protected.StaleCommits > 0:
-		return fmt.Errorf("%s: %d stale writes were committed through the proxy", r.Scenario, r.Protected.StaleCommits)
-	case len(r.Protected.Rejections) == 0:
+	case p.StaleCommits > 0:
+		return fmt.Errorf("%s: %d stale writes were committed through the proxy", r.Scenario, p.StaleCommits)
+	case p.ForgedCommits > 0:
+		return fmt.Errorf("%s: %d writes under numbers that no lock gave were committed through the proxy", r.Scenario, p.ForgedCommits)
+	case len(p.Wrong) > 0:
+		return fmt.Errorf("%s: wrong through the proxy: %s", r.Scenario, p.Wrong[0])
+	}
+	return r.checkCodes()
+}
+
+func (r Result) checkCodes() error {
+	refused := map[fencing.Code]bool{}
+	for _, rejection := range r.Protected.Rejections {
+		if !slices.Contains(r.story.Codes, rejection.Code) {
+			return fmt.Errorf("%s: %s was refused with %s, want %v", r.Scenario, rejection.Actor, rejection.Code, r.story.Codes)
+		}
+		refused[rejection.Code] = true
+	}
+	if len(r.story.Codes) > 0 && len(refused) == 0 {
 		return fmt.Errorf("%s: nothing was refused through the proxy", r.Scenario)
 	}
 	return nil

@@ -5,21 +5,28 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	"github.com/fenceproxy/fenceproxy/fencing"
 )
 
-// A Timeline prints a history as it grows, one line an event.
+// A Timeline prints the events of a run, one line each.
 type Timeline struct {
 	Out    io.Writer
 	Colour bool
 
-	highest map[string]fencing.Token // of sessions that had an answer, by key
+	granted granted
+	at      *front
 }
 
 // NewTimeline prints to out.
 func NewTimeline(out io.Writer, colour bool) *Timeline {
-	return &Timeline{Out: out, Colour: colour, highest: map[string]fencing.Token{}}
+	t := &Timeline{Out: out, Colour: colour}
+	t.Begin()
+	return t
+}
+
+// Begin is called before the first event of each run.
+func (t *Timeline) Begin() {
+	t.granted = granted{}
+	t.at = newFront(t.granted)
 }
 
 // A colour is an ANSI escape sequence (ECMA-48, SGR).
@@ -54,36 +61,50 @@ func (t *Timeline) Bad(format string, args ...any) {
 	fmt.Fprintln(t.Out, t.paint(red, fmt.Sprintf(format, args...)))
 }
 
-// Print prints an event. It is a History's Observe.
+// Print prints an event.
 func (t *Timeline) Print(e Event) {
 	text, c := e.Text, plain
 	switch e.Kind {
-	case KindNote:
+	case KindNote, KindLine, KindSent:
 		c = dim
 	case KindLock:
+		t.granted[Hold{e.Key, e.Token}] = true
 		c = cyan
 	case KindConnected:
-		t.highest[e.Key] = max(t.highest[e.Key], e.Token)
-	case KindPause, KindExpired, KindResume:
+		t.at.advance(e)
+	case KindPause, KindExpired, KindResume, KindCrash, KindFault, KindHeal:
 		c = yellow
 	case KindCommit:
-		text, c = text+": accepted", green
-		if newest := t.highest[e.Key]; e.Token < newest {
-			text, c = fmt.Sprintf("%s, though token %d is at work: a STALE WRITE", text, newest), red
-		}
+		text, c = t.commit(e)
 	case KindRefused:
 		text, c = fmt.Sprintf("%s: REFUSED %s %s", e.Story, e.Code, text), green
 	case KindFailed:
 		text, c = fmt.Sprintf("%s: failed %s %s", e.Story, e.Code, text), red
 	case KindRows:
 		text = "in the database: " + text
-	case KindHeld, KindRead, KindStep:
+	case KindWrong:
+		text, c = "WRONG: "+text, red
+	case KindHeld, KindRead, KindStep, KindReleased:
 	}
 	who := e.Actor
-	if e.Token > 0 && e.Actor != "etcd" {
+	switch {
+	case e.Kind == KindRows || e.Kind == KindWrong:
+		who = ""
+	case e.Token > 0 && e.Kind != KindExpired:
 		who = fmt.Sprintf("%s/%d", e.Actor, e.Token)
 	}
-	fmt.Fprintf(t.Out, "  %7.3fs  %-6s %s\n", e.At.Round(time.Millisecond).Seconds(), who, t.paint(c, text))
+	fmt.Fprintf(t.Out, "  %7.3fs  %-8s %s\n", e.At.Round(time.Millisecond).Seconds(), who, t.paint(c, text))
+}
+
+// commit tells a commit, and whether it should have been accepted.
+func (t *Timeline) commit(e Event) (string, colour) {
+	if !t.granted.all(e) {
+		return e.Text + ": accepted, though no lock gave that number: a FORGED WRITE", red
+	}
+	if newest := t.at.stale(e); newest != 0 {
+		return fmt.Sprintf("%s: accepted, though token %d is at work: a STALE WRITE", e.Text, newest), red
+	}
+	return e.Text + ": accepted", green
 }
 
 func (t *Timeline) paint(c colour, text string) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,32 +22,39 @@ type Verb string
 
 // The verbs. Each is answered with one Reply before the next is read.
 const (
-	VerbLock    Verb = "lock"    // wait for the lock Key, hold it under a lease of TTL
+	VerbLock    Verb = "lock"    // wait for the lock Key as Arm has it, hold it under a lease of TTL
 	VerbHeld    Verb = "held"    // say whether the lock is still held, as far as the worker knows
-	VerbConnect Verb = "connect" // open a session at DSN, tagged with the lock that is held
+	VerbConnect Verb = "connect" // open a session at DSN, tagged with Tag
 	VerbExec    Verb = "exec"    // run SQL with Args in the extended protocol
 	VerbSimple  Verb = "simple"  // run SQL in the simple protocol
+	VerbBatch   Verb = "batch"   // run Batch in one pipeline, as one transaction
+	VerbRelease Verb = "release" // give the locks back
 )
 
 // An Order is one line of JSON to a worker.
 type Order struct {
-	Verb Verb          `json:"verb"`
-	Key  string        `json:"key,omitempty"`
-	TTL  time.Duration `json:"ttl,omitempty"`
-	DSN  string        `json:"dsn,omitempty"`
-	SQL  string        `json:"sql,omitempty"`
-	Args []string      `json:"args,omitempty"`
+	Verb  Verb          `json:"verb"`
+	Arm   Arm           `json:"arm,omitempty"`
+	Key   string        `json:"key,omitempty"`
+	TTL   time.Duration `json:"ttl,omitempty"`
+	Store string        `json:"store,omitempty"` // DSN of where expiring locks are
+	DSN   string        `json:"dsn,omitempty"`
+	Tag   []Hold        `json:"tag,omitempty"`
+	SQL   string        `json:"sql,omitempty"`
+	Args  []string      `json:"args,omitempty"`
+	Batch []string      `json:"batch,omitempty"`
 }
 
 // A Reply is one line of JSON from a worker. Code is the SQLSTATE if it was
-// PostgreSQL or the proxy that said no.
+// PostgreSQL or the proxy that said no, and WarningCode that of a WARNING.
 type Reply struct {
-	Token   fencing.Token `json:"token,omitempty"`
-	Held    bool          `json:"held,omitempty"`
-	Rows    [][]string    `json:"rows,omitempty"`
-	Code    fencing.Code  `json:"code,omitempty"`
-	Error   string        `json:"error,omitempty"`
-	Warning string        `json:"warning,omitempty"`
+	Token       fencing.Token `json:"token,omitempty"`
+	Held        bool          `json:"held,omitempty"`
+	Rows        [][]string    `json:"rows,omitempty"`
+	Code        fencing.Code  `json:"code,omitempty"`
+	Error       string        `json:"error,omitempty"`
+	Warning     string        `json:"warning,omitempty"`
+	WarningCode fencing.Code  `json:"warning_code,omitempty"`
 }
 
 // replyTimeout bounds one order, but for those that wait for a lock.
@@ -56,9 +64,9 @@ const replyTimeout = 20 * time.Second
 type worker struct {
 	etcd    *clientv3.Client
 	prefix  string
-	lease   *leases.Lease
+	locks   []lock
 	conn    *pgx.Conn
-	warning string
+	warning *pgconn.Notice // of the order at hand
 }
 
 // Work takes orders from in and answers them on out until in ends. It is what
@@ -91,15 +99,15 @@ func (w *worker) close() {
 	if w.conn != nil {
 		_ = w.conn.Close(ctx)
 	}
-	if w.lease != nil {
-		_ = w.lease.Release(ctx)
-	}
+	_ = w.release(ctx)
 }
 
 func (w *worker) carryOut(ctx context.Context, o Order) Reply {
-	w.warning = ""
+	w.warning = nil
 	r, err := w.try(ctx, o)
-	r.Warning = w.warning
+	if w.warning != nil {
+		r.Warning, r.WarningCode = w.warning.Message, fencing.Code(w.warning.Code)
+	}
 	if err != nil {
 		var refused *pgconn.PgError
 		r.Error = err.Error()
@@ -115,52 +123,121 @@ func (w *worker) try(ctx context.Context, o Order) (Reply, error) {
 	case VerbLock:
 		return w.lock(ctx, o)
 	case VerbHeld:
-		return Reply{Held: w.lease != nil && w.lease.Err() == nil}, nil
+		return Reply{Held: w.held()}, nil
+	case VerbRelease:
+		return Reply{}, w.release(ctx)
 	case VerbConnect:
-		return Reply{}, w.connect(ctx, o.DSN)
+		return Reply{}, w.connect(ctx, o)
 	case VerbExec:
 		return w.query(ctx, pgx.QueryExecModeExec, o)
 	case VerbSimple:
 		return w.query(ctx, pgx.QueryExecModeSimpleProtocol, o)
+	case VerbBatch:
+		return Reply{}, w.batch(ctx, o.Batch)
 	default:
 		return Reply{}, fmt.Errorf("unknown verb %q", o.Verb)
 	}
 }
 
-// lock waits in line until the lock is ours.
+// lock waits until the lock is ours.
 func (w *worker) lock(ctx context.Context, o Order) (Reply, error) {
-	locker := leases.NewLocker(w.etcd)
-	locker.Prefix, locker.TTL = w.prefix, o.TTL
-	lease, err := locker.Acquire(ctx, o.Key)
-	if err != nil {
+	l, err := w.take(ctx, o)
+	if err != nil || l == nil {
 		return Reply{}, err
 	}
-	w.lease = lease
-	return Reply{Token: lease.Token()}, nil
+	w.locks = append(w.locks, l)
+	return Reply{Token: l.Token()}, nil
 }
 
-// connect opens a session that carries the lock as startup parameters, which
+// take returns nil where nobody locks.
+func (w *worker) take(ctx context.Context, o Order) (lock, error) {
+	switch o.Arm {
+	case ArmNone:
+		return nil, nil
+	case ArmExpiring:
+		return takeExpiring(ctx, o.Store, o.Key, o.TTL)
+	default:
+		locker := leases.NewLocker(w.etcd)
+		locker.Prefix, locker.TTL = w.prefix, o.TTL
+		return locker.Acquire(ctx, o.Key)
+	}
+}
+
+// held says whether all locks are still ours, as far as can be known here.
+func (w *worker) held() bool {
+	return len(w.locks) > 0 && !slices.ContainsFunc(w.locks, func(l lock) bool { return l.Err() != nil })
+}
+
+func (w *worker) release(ctx context.Context) error {
+	var errs []error
+	for _, l := range w.locks {
+		errs = append(errs, l.Release(ctx))
+	}
+	w.locks = nil
+	return errors.Join(errs...)
+}
+
+// connect opens a session that carries the tag as startup parameters, which
 // is what PGOPTIONS does for programs that use libpq.
-func (w *worker) connect(ctx context.Context, dsn string) error {
+func (w *worker) connect(ctx context.Context, o Order) error {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	config, err := pgx.ParseConfig(dsn)
+	config, err := pgx.ParseConfig(o.DSN)
 	if err != nil {
 		return fmt.Errorf("parse DSN: %w", err)
 	}
-	if w.lease != nil {
-		config.RuntimeParams[fencing.SettingKey] = w.lease.Key()
-		config.RuntimeParams[fencing.SettingToken] = w.lease.Token().String()
+	if err := tagWith(config.RuntimeParams, o.Tag); err != nil {
+		return err
 	}
-	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { w.warning = n.Message }
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { w.warning = n }
+	if w.conn != nil {
+		_ = w.conn.Close(ctx) // the one before may be dead
+	}
 	w.conn, err = pgx.ConnectConfig(ctx, config)
 	return err
 }
 
+// tagWith sets the parameters that present a tag.
+func tagWith(parameters map[string]string, tag []Hold) error {
+	switch len(tag) {
+	case 0:
+		return nil
+	case 1:
+		parameters[fencing.SettingKey], parameters[fencing.SettingToken] = tag[0].Key, tag[0].Token.String()
+		return nil
+	}
+	tokens := map[string]fencing.Token{}
+	for _, h := range tag {
+		tokens[h.Key] = h.Token
+	}
+	text, err := json.Marshal(tokens)
+	if err != nil {
+		return fmt.Errorf("write the tag: %w", err)
+	}
+	parameters[fencing.SettingTokens] = string(text)
+	return nil
+}
+
+// batch runs statements that have no result, all sent at once.
+func (w *worker) batch(ctx context.Context, statements []string) error {
+	if w.conn == nil {
+		return errNoSession
+	}
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	b := &pgx.Batch{}
+	for _, sql := range statements {
+		b.Queue(sql)
+	}
+	return w.conn.SendBatch(ctx, b).Close()
+}
+
+var errNoSession = errors.New("no session is open")
+
 // query runs one statement and returns its rows as text.
 func (w *worker) query(ctx context.Context, mode pgx.QueryExecMode, o Order) (Reply, error) {
 	if w.conn == nil {
-		return Reply{}, errors.New("no session is open")
+		return Reply{}, errNoSession
 	}
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()

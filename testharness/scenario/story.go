@@ -1,0 +1,37 @@
+package scenario
+
+import "github.com/fenceproxy/fenceproxy/fencing"
+
+// A Story is one way in which a lock holder goes wrong. It is played once
+// with each of its controls and once through fenceproxy.
+type Story struct {
+	Name  string // as on the command line
+	Title string // one line
+	Case  int    // its number in docs/scenarios.md's list of cases; 0 for an everyday story
+	Text  string // what happens, for a newcomer
+
+	// Tables makes the story's tables. Result is a query of one column that
+	// describes each row of the outcome; Wrong is one that returns a text for
+	// each thing that is wrong with it; Right says what is right.
+	Tables, Result, Wrong, Right string
+
+	// Guard is the key template of a guard by table; only fenced runs have
+	// guards.
+	Guard map[string]string
+
+	Controls []Arm          // the runs that show the damage
+	Codes    []fencing.Code // what refuses through the proxy; at least one of them must
+
+	Play func(*Stage)
+}
+
+// Arms are the runs of a story, the protected one last.
+func (s Story) Arms() []Arm { return append(s.Controls[:len(s.Controls):len(s.Controls)], ArmFenced) }
+
+// Stories returns all there are, in the order in which to tell them.
+func Stories() []Story {
+	return []Story{
+		pausedHolder(), pausedInTransaction(),
+		monthlyInvoices(), nightlyInterest(), paymentWebhook(), lastLaptop(), campaign(), dailyReport(),
+	}
+}
