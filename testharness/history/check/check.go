@@ -1,0 +1,158 @@
+package check
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/testharness/history"
+)
+
+// An Invariant is a part of the promise.
+type Invariant uint8
+
+// The invariants that a history can show.
+const (
+	Order    Invariant = iota + 1 // I1: per key, tokens never fall in commit order
+	Barrier                       // I2: nothing of a lower token begins to commit after an acknowledged claim
+	Read                          // I3: a read under a claim sees all that lower tokens ever commit
+	Durable                       // I4: a mark is never below an acknowledged claim
+	Issued                        // I5: only a holder's token is ever accepted
+	Exact                         // I6: acknowledged is there once, refused isn't there
+	Progress                      // I7: the rightful holder's claim is answered in time
+	Balance                       // I10: what moves between two locks adds up
+	Linear                        // all of a key's operations together have an order
+)
+
+var invariantNames = map[Invariant]string{
+	Order: "I1 order", Barrier: "I2 barrier", Read: "I3 read barrier", Durable: "I4 durable", Issued: "I5 issued",
+	Exact: "I6 exactly once", Progress: "I7 progress", Balance: "I10 balance", Linear: "linearizable",
+}
+
+func (i Invariant) String() string {
+	if name, ok := invariantNames[i]; ok {
+		return name
+	}
+	return fmt.Sprintf("invariant %d", uint8(i))
+}
+
+// A Violation is one way in which an invariant was broken.
+type Violation struct {
+	Invariant Invariant
+	Key       string
+	Text      string         // what is wrong
+	Piece     []fmt.Stringer // the few events that prove it, in order
+	// Undecided says that the checker gave up: nothing is proved either way.
+	Undecided bool
+}
+
+func (v Violation) String() string {
+	lines := []string{fmt.Sprintf("%s, %s: %s", v.Invariant, v.Key, v.Text)}
+	for _, e := range v.Piece {
+		lines = append(lines, "    "+at(e)+e.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// at says when an operation was, in seconds of the machine's clock.
+func at(e fmt.Stringer) string {
+	op, ok := e.(*history.Op)
+	if !ok {
+		return ""
+	}
+	end := "…"
+	if op.Return != 0 {
+		end = fmt.Sprintf("%.6f", time.Duration(op.Return).Seconds())
+	}
+	return fmt.Sprintf("[%.6f, %s] ", time.Duration(op.Invoke).Seconds(), end)
+}
+
+// A Verdict is what one checker found.
+type Verdict struct {
+	Invariant  Invariant
+	Judged     int // how many operations, rows or pairs it looked at
+	Violations []Violation
+}
+
+// shortest is the violation whose piece is the shortest.
+func (v Verdict) shortest() Violation {
+	best := v.Violations[0]
+	for _, other := range v.Violations[1:] {
+		if len(other.Piece) < len(best.Piece) {
+			best = other
+		}
+	}
+	return best
+}
+
+// A Report is the verdict of every checker.
+type Report struct{ Verdicts []Verdict }
+
+// OK reports whether no checker found anything.
+func (r Report) OK() bool {
+	for _, v := range r.Verdicts {
+		if len(v.Violations) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Broken returns the invariants of which a violation was proved.
+func (r Report) Broken() []Invariant {
+	var out []Invariant
+	for _, v := range r.Verdicts {
+		for _, violation := range v.Violations {
+			if !violation.Undecided {
+				out = append(out, v.Invariant)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Print writes a table of all verdicts, and the shortest piece of each that
+// found something.
+func (r Report) Print(to io.Writer) {
+	for _, v := range r.Verdicts {
+		fmt.Fprintf(to, "%-16s judged %9d, violations %d\n", v.Invariant, v.Judged, len(v.Violations))
+	}
+	for _, v := range r.Verdicts {
+		if len(v.Violations) > 0 {
+			fmt.Fprintf(to, "\n%s\n", v.shortest())
+		}
+	}
+}
+
+// Limits are what the checkers need to know of the run. The zero value is not
+// meant to be used; NewLimits has sensible ones.
+type Limits struct {
+	// Claim is how long a rightful holder's claim may take.
+	Claim time.Duration
+	// Recovery is how long after a fault's end nobody is held to a time.
+	Recovery time.Duration
+	// Search bounds the search for an order of one key's operations.
+	Search time.Duration
+}
+
+// Default limits. A claim has the proxy's own 5 s, and a login before it.
+const (
+	DefaultClaim    = 7 * time.Second
+	DefaultRecovery = 4 * time.Second
+	DefaultSearch   = time.Minute
+)
+
+// NewLimits returns the default ones.
+func NewLimits() Limits {
+	return Limits{Claim: DefaultClaim, Recovery: DefaultRecovery, Search: DefaultSearch}
+}
+
+// Check runs all checkers.
+func Check(h *history.History, limits Limits) Report {
+	f := learn(h)
+	return Report{[]Verdict{
+		f.order(), f.barrier(), f.read(), f.durable(), f.issued(), f.exact(), f.progress(limits), f.balance(), f.linear(limits),
+	}}
+}

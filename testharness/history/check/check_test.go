@@ -1,0 +1,297 @@
+package check_test
+
+import (
+	"testing"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
+	"github.com/fenceproxy/fenceproxy/testharness/history/check"
+)
+
+// No checker passes for want of anything to judge.
+func TestCheck_Good(t *testing.T) {
+	s := takeover()
+	transfer(s, 20, 21)
+	for _, v := range right(t, s).Verdicts {
+		if v.Judged == 0 {
+			t.Errorf("%s judged nothing", v.Invariant)
+		}
+	}
+}
+
+// transfer adds a right transfer between the two keys.
+func transfer(s *story, token, others fencing.Token) *history.Op {
+	s.holds(other, others)
+	s.Tables.Marks[other] = others
+	both := []fencing.Pair{{Key: key, Token: token}, {Key: other, Token: others}}
+	s.do(history.Op{Kind: history.KindClaim, Tag: both})
+	s.Tables.Counters[key]++
+	s.Tables.Counters[other]++
+	op := s.do(history.Op{Kind: history.KindWrite, Tag: both, Move: &history.Move{From: key, To: other, Amount: 5},
+		Rows: []history.Row{s.row(key, token, s.Tables.Counters[key]), s.row(other, others, s.Tables.Counters[other])}})
+	s.Tables.Rows = append(s.Tables.Rows, op.Rows...)
+	s.Tables.Balances[key] -= 5
+	s.Tables.Balances[other] += 5
+	return op
+}
+
+func TestCheck_Order(t *testing.T) {
+	s := takeover()
+	s.write(10)
+	broken(t, s, check.Order, "w write order:1 token 20: row 4 → ok", "row 4 of order:1, token 20, number 3",
+		"w write order:1 token 10: row 5", "row 5 of order:1, token 10, number 4")
+}
+
+// A write that nobody was told of counts too: it is in the tables.
+func TestCheck_Barrier(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		outcome history.Outcome
+	}{
+		{"acknowledged", history.OutcomeOK}, {"without an answer", history.OutcomeUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := takeover()
+			op := s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 10), Rows: []history.Row{s.row(key, 10, 0)}})
+			op.Outcome = c.outcome
+			s.Tables.Rows = append(s.Tables.Rows, op.Rows...)
+			broken(t, s, check.Barrier, "claim order:1 token 20 → ok", "write order:1 token 10", "row 5 of order:1, token 10")
+		})
+	}
+	t.Run("begun before the claim's answer", func(t *testing.T) {
+		s := newStory()
+		s.holds(key, 10)
+		s.claim(10)
+		late := s.write(10)
+		s.holds(key, 20)
+		late.Return = s.claim(20).Invoke + 1
+		right(t, s)
+	})
+}
+
+func TestCheck_Read(t *testing.T) {
+	t.Run("a row came after the read", func(t *testing.T) {
+		s := takeover()
+		// Its worker began in time and had no answer, so no clock convicts it.
+		slow := history.Op{Worker: "slow", Seq: 1, Kind: history.KindWrite, Tag: tag(key, 10), Rows: []history.Row{s.row(key, 10, 0)}, Invoke: 1}
+		s.Ops = append(s.Ops, slow)
+		s.Tables.Rows = append(s.Tables.Rows, slow.Rows...)
+		broken(t, s, check.Read, "claim order:1 token 20", "the counter at 2, 2 rows under lower tokens",
+			"slow write order:1 token 10: row 5 → unknown", "row 5")
+	})
+	t.Run("a row that was read is gone", func(t *testing.T) {
+		s := takeover()
+		s.write(20)
+		s.holds(key, 30)
+		s.claim(30)
+		s.read(30)
+		s.drop()
+		broken(t, s, check.Read, "claim order:1 token 30", "4 rows under lower tokens")
+	})
+	t.Run("without a claim", func(t *testing.T) {
+		s := takeover()
+		s.read(40).Seen.Count = 0
+		if got := verdict(check.Check(&s.History, check.NewLimits()), check.Read); len(got.Violations) > 0 {
+			t.Errorf("a read under no acknowledged claim was judged: %s", got.Violations[0])
+		}
+	})
+}
+
+func verdict(r check.Report, i check.Invariant) check.Verdict {
+	for _, v := range r.Verdicts {
+		if v.Invariant == i {
+			return v
+		}
+	}
+	return check.Verdict{}
+}
+
+func TestCheck_Durable(t *testing.T) {
+	s := takeover()
+	s.Tables.Marks[key] = 10
+	broken(t, s, check.Durable, "claim order:1 token 20 → ok")
+}
+
+func TestCheck_Issued(t *testing.T) {
+	t.Run("forged", func(t *testing.T) {
+		s := takeover()
+		s.claim(25)
+		broken(t, s, check.Issued, "claim order:1 token 25")
+	})
+	t.Run("a waiter", func(t *testing.T) {
+		s := newStory()
+		s.holds(key, 10)
+		s.claim(10)
+		s.lock(history.LockEvent{Key: key, Token: 20, Revision: 20})
+		s.claim(20)
+		s.lock(history.LockEvent{Key: key, Token: 10, Gone: true, Revision: 21})
+		broken(t, s, check.Issued, "claim order:1 token 20", "etcd: token 20 held order:1 to the end")
+	})
+	t.Run("claimed for the first time when the lock was lost", func(t *testing.T) {
+		s := newStory()
+		s.holds(key, 10)
+		s.holds(key, 20)
+		s.claim(10)
+		broken(t, s, check.Issued, "etcd: token 10 held order:1, and was gone later", "claim order:1 token 10")
+	})
+	t.Run("claimed again when the lock was lost", func(t *testing.T) {
+		s := newStory()
+		s.holds(key, 10)
+		s.claim(10)
+		s.holds(key, 20)
+		s.claim(10)
+		right(t, s)
+	})
+	t.Run("the bounds don't tell", func(t *testing.T) {
+		s := newStory()
+		s.holds(key, 10)
+		s.Locks[0].When = history.Span{Lo: 0, Hi: 100e9}
+		s.claim(10)
+		right(t, s)
+	})
+	t.Run("a mark that nobody was told of", func(t *testing.T) {
+		s := takeover()
+		s.Tables.Marks[key] = 99
+		broken(t, s, check.Issued)
+	})
+}
+
+func TestCheck_Exact(t *testing.T) {
+	t.Run("an acknowledged row is gone", func(t *testing.T) {
+		s := takeover()
+		s.drop()
+		s.Tables.Counters[key]--
+		broken(t, s, check.Exact, "write order:1 token 20: row 4 → ok")
+	})
+	t.Run("a refused row is there", func(t *testing.T) {
+		s := takeover()
+		s.Tables.Rows = append(s.Tables.Rows, s.refused(history.KindWrite, 10).Rows...)
+		broken(t, s, check.Exact, "write order:1 token 10: row 5 → refused LF001", "row 5")
+	})
+	t.Run("a row that was taken back is there", func(t *testing.T) {
+		s := takeover()
+		s.write(20).Undone = []int64{7}
+		s.Tables.Rows = append(s.Tables.Rows, history.Row{ID: 7, Key: key, Token: 20})
+		broken(t, s, check.Exact, "write order:1 token 20: row 5 → ok", "row 7")
+	})
+	t.Run("half of a transaction is there", func(t *testing.T) {
+		s := takeover()
+		op := s.write(20)
+		op.Rows = append(op.Rows, s.row(key, 20, 0))
+		op.Outcome = history.OutcomeUnknown
+		broken(t, s, check.Exact, "rows 5 to 6 → unknown")
+	})
+	t.Run("a lost update", func(t *testing.T) {
+		s := takeover()
+		s.Tables.Counters[key]--
+		s.write(20)
+		broken(t, s, check.Exact, "row 4 → ok", "row 4 of order:1, token 20, number 3", "row 5 → ok", "row 5 of order:1, token 20, number 3")
+	})
+	t.Run("nobody's row", func(t *testing.T) {
+		s := takeover()
+		s.Tables.Rows = append(s.Tables.Rows, history.Row{ID: 77, Key: key, Token: 20})
+		broken(t, s, check.Exact, "row 77")
+	})
+	t.Run("without an answer", func(t *testing.T) {
+		s := takeover()
+		s.write(20).Outcome = history.OutcomeUnknown
+		s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 20), Rows: []history.Row{s.row(key, 20, 0)}}).Outcome = history.OutcomeUnknown
+		right(t, s)
+	})
+}
+
+func TestCheck_Progress(t *testing.T) {
+	held := func() *story {
+		s := newStory()
+		s.holds(key, 10)
+		s.tick()
+		return s
+	}
+	t.Run("refused", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeClaimTimeout
+		s.Tables.Marks = nil
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → refused LF008")
+	})
+	t.Run("slow", func(t *testing.T) {
+		s := held()
+		s.claim(10).Return += 60e9
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → ok")
+	})
+	t.Run("while something was broken", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeUnverified
+		s.Tables.Marks = nil
+		s.Faults = []history.Fault{{Kind: "kill", Target: "etcd-1", Begin: 1, End: op.Invoke - 1e9}}
+		right(t, s)
+		s.Faults[0].Worker = true // somebody else's
+		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10")
+	})
+	t.Run("the lock went away meanwhile", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeStale
+		s.holds(key, 20)
+		op.Return = s.tick()
+		s.claim(20)
+		if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) > 0 {
+			t.Errorf("got %s, want nothing", got.Violations[0])
+		}
+	})
+}
+
+func TestCheck_Balance(t *testing.T) {
+	s := takeover()
+	transfer(s, 20, 21)
+	s.Tables.Balances[key] += 5
+	broken(t, s, check.Balance)
+}
+
+func TestCheck_Linear(t *testing.T) {
+	t.Run("a stale write between two of the holder's", func(t *testing.T) {
+		s := takeover()
+		s.write(20)
+		s.write(10)
+		s.write(20)
+		broken(t, s, check.Linear, "write order:1 token 10: row 6 → ok")
+	})
+	t.Run("a late claim lowers the mark", func(t *testing.T) {
+		s := takeover()
+		s.claim(10)
+		broken(t, s, check.Linear, "claim order:1 token 10 → ok")
+	})
+	t.Run("the holder is called stale", func(t *testing.T) {
+		s := takeover()
+		s.refused(history.KindWrite, 20)
+		broken(t, s, check.Linear, "write order:1 token 20: row 5 → refused LF001")
+	})
+	t.Run("a read misses the last write", func(t *testing.T) {
+		s := takeover()
+		s.read(20).Seen.N--
+		broken(t, s, check.Linear, "read order:1 token 20: the counter at 2")
+	})
+	t.Run("a claim without an answer shuts the former holder out", func(t *testing.T) {
+		s := takeover()
+		s.holds(key, 30)
+		s.claim(30).Outcome = history.OutcomeUnknown
+		s.Faults = []history.Fault{{Kind: "cut", Target: "proxy-1", Begin: 1, End: s.clock}}
+		s.write(20)
+		s.refused(history.KindWrite, 20)
+		s.write(30)
+		right(t, s)
+	})
+	t.Run("a write without an answer is carried out later", func(t *testing.T) {
+		s := takeover()
+		late := s.do(history.Op{Worker: "slow", Kind: history.KindWrite, Tag: tag(key, 20), Rows: []history.Row{s.row(key, 20, 0)}})
+		late.Outcome = history.OutcomeUnknown
+		s.write(20)
+		s.Tables.Counters[key]++
+		row := late.Rows[0]
+		row.N = s.Tables.Counters[key]
+		s.Tables.Rows = append(s.Tables.Rows, row)
+		s.write(20)
+		right(t, s)
+	})
+}

@@ -1,0 +1,74 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
+)
+
+// facts is a history, sorted for the checkers.
+type facts struct {
+	*history.History
+	keys    []string
+	rows    map[string][]history.Row        // by key, as they stand at the end, in the order of their ids
+	there   map[int64]history.Row           // the same, by id
+	writer  map[int64]*history.Op           // who wrote, or meant to write, a row
+	claims  map[string][]*history.Op        // by key, in the order of Invoke
+	mine    map[string][]*history.Op        // the operations of a worker, in its own order
+	holding map[fencing.Pair]history.Tenure // who was a holder, and when
+	first   map[fencing.Pair]history.Moment // when a pair was claimed first, whatever came of it
+}
+
+func learn(h *history.History) *facts {
+	f := &facts{
+		History: h, rows: map[string][]history.Row{}, there: map[int64]history.Row{}, writer: map[int64]*history.Op{},
+		claims: map[string][]*history.Op{}, mine: map[string][]*history.Op{}, first: map[fencing.Pair]history.Moment{},
+		holding: history.Holdings(history.Tenures(h.Locks)),
+	}
+	known := map[string]bool{}
+	for _, r := range h.Tables.Rows {
+		f.rows[r.Key] = append(f.rows[r.Key], r)
+		f.there[r.ID] = r
+		known[r.Key] = true
+	}
+	for i := range h.Ops {
+		op := &h.Ops[i]
+		f.mine[op.Worker] = append(f.mine[op.Worker], op)
+		for _, p := range op.Tag {
+			known[p.Key] = true
+			if op.Kind == history.KindClaim {
+				f.claims[p.Key] = append(f.claims[p.Key], op)
+				if _, ok := f.first[p]; !ok {
+					f.first[p] = op.Invoke
+				}
+			}
+		}
+		for _, r := range op.Rows {
+			f.writer[r.ID] = op
+		}
+	}
+	for key := range known {
+		f.keys = append(f.keys, key)
+	}
+	slices.Sort(f.keys)
+	for _, rows := range f.rows {
+		slices.SortFunc(rows, func(a, b history.Row) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	for _, ops := range f.mine {
+		slices.SortFunc(ops, func(a, b *history.Op) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
+	return f
+}
+
+// committed reports whether a write is in the tables, whatever its worker was
+// told.
+func (f *facts) committed(op *history.Op) bool {
+	for _, r := range op.Rows {
+		if _, ok := f.there[r.ID]; ok {
+			return true
+		}
+	}
+	return false
+}

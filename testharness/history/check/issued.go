@@ -1,0 +1,72 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
+)
+
+// durable looks whether each mark at the end is at least as high as every claim
+// that was ever acknowledged. It needs no clock.
+func (f *facts) durable() Verdict {
+	v := Verdict{Invariant: Durable}
+	for _, key := range f.keys {
+		for _, op := range f.claims[key] {
+			if op.Outcome != history.OutcomeOK {
+				continue
+			}
+			v.Judged++
+			if mark := f.Tables.Marks[key]; mark < op.Token(key) {
+				v.Violations = append(v.Violations, Violation{Invariant: Durable, Key: key,
+					Text: fmt.Sprintf("the mark at the end is %d, and a claim of %d was acknowledged", mark, op.Token(key)), Piece: []fmt.Stringer{op}})
+			}
+		}
+	}
+	return v
+}
+
+// issued looks whether every token that was accepted had been its lock's
+// holder's by etcd's own history, and at a moment when it was claimed. That the
+// token was a holder's at all needs no clock. When it was is known by bounds of
+// the one clock; what lies between them is not held against anybody.
+func (f *facts) issued() Verdict {
+	v := Verdict{Invariant: Issued}
+	for _, key := range f.keys {
+		for _, op := range f.claims[key] {
+			if op.Outcome != history.OutcomeOK {
+				continue
+			}
+			v.Judged++
+			if found := f.accepted(fencing.Pair{Key: key, Token: op.Token(key)}, op); found != nil {
+				v.Violations = append(v.Violations, *found)
+			}
+		}
+		if mark := f.Tables.Marks[key]; mark != 0 {
+			v.Judged++
+			if _, ok := f.holding[fencing.Pair{Key: key, Token: mark}]; !ok {
+				v.Violations = append(v.Violations, Violation{Invariant: Issued, Key: key,
+					Text: fmt.Sprintf("the mark at the end, %d, never was a holder's token", mark)})
+			}
+		}
+	}
+	return v
+}
+
+// accepted returns what is wrong with an acknowledged claim.
+func (f *facts) accepted(p fencing.Pair, op *history.Op) *Violation {
+	t, ok := f.holding[p]
+	switch {
+	case !ok:
+		return &Violation{Invariant: Issued, Key: p.Key, Piece: []fmt.Stringer{op},
+			Text: fmt.Sprintf("a claim of %d was acknowledged, which never was a holder's token", p.Token)}
+	case op.Return < t.From.Lo:
+		return &Violation{Invariant: Issued, Key: p.Key, Piece: []fmt.Stringer{op, &t},
+			Text: fmt.Sprintf("a claim of %d was acknowledged before its client held the lock", p.Token)}
+	case f.first[p] > t.To.Hi:
+		// A token that was claimed in time goes on when the lock is lost.
+		return &Violation{Invariant: Issued, Key: p.Key, Piece: []fmt.Stringer{&t, op},
+			Text: fmt.Sprintf("a claim of %d was acknowledged, which was claimed for the first time when the lock was lost", p.Token)}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/testharness/history"
+)
+
+// progress looks whether claims of rightful holders were answered yes, and in
+// time: of those who held all locks that they named from before the claim to
+// after its answer, while nothing that they needed was broken or had been
+// shortly before.
+func (f *facts) progress(limits Limits) Verdict {
+	v := Verdict{Invariant: Progress}
+	for i := range f.Ops {
+		op := &f.Ops[i]
+		if op.Kind != history.KindClaim || op.Return == 0 || op.Lie || !f.rightful(op) || f.disturbed(op, limits.Recovery) {
+			continue
+		}
+		v.Judged++
+		took := op.Return.Since(op.Invoke)
+		switch {
+		case op.Outcome != history.OutcomeOK:
+			v.Violations = append(v.Violations, f.hindered(op, "a rightful holder's claim was not accepted"))
+		case took > limits.Claim:
+			v.Violations = append(v.Violations, f.hindered(op, fmt.Sprintf("a rightful holder's claim took %v", took.Round(time.Millisecond))))
+		}
+	}
+	return v
+}
+
+func (f *facts) hindered(op *history.Op, text string) Violation {
+	v := Violation{Invariant: Progress, Key: op.Tag[0].Key, Text: text}
+	for _, p := range op.Tag {
+		t := f.holding[p]
+		v.Piece = append(v.Piece, &t)
+	}
+	v.Piece = append(v.Piece, op)
+	return v
+}
+
+// rightful reports whether a claim's locks were all held, for certain, from its
+// beginning to its end.
+func (f *facts) rightful(op *history.Op) bool {
+	for _, p := range op.Tag {
+		if t, ok := f.holding[p]; !ok || t.From.Hi > op.Invoke || t.To.Lo < op.Return {
+			return false
+		}
+	}
+	return len(op.Tag) > 0
+}
+
+// disturbed reports whether a fault was at work that the operation may have
+// felt.
+func (f *facts) disturbed(op *history.Op, recovery time.Duration) bool {
+	for i := range f.Faults {
+		fault := &f.Faults[i]
+		if fault.Worker && fault.Target != op.Worker {
+			continue
+		}
+		if fault.Begin <= op.Return && fault.End.Add(recovery) >= op.Invoke {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+package history
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
+
+// Tables are what stands in the database at the end.
+type Tables struct {
+	Counters map[string]int64         `json:"counters"`
+	Rows     []Row                    `json:"rows"`
+	Balances map[string]int64         `json:"balances"`
+	Marks    map[string]fencing.Token `json:"marks"`
+	// Opening is what each account was opened with.
+	Opening int64 `json:"opening"`
+}
+
+// A History is a whole run.
+type History struct {
+	Ops    []Op // by Invoke
+	Locks  []LockEvent
+	Faults []Fault
+	Tables Tables
+}
+
+// Load reads all files in dir whose names end in .jsonl.
+func Load(dir string) (*History, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("look for histories: %w", err)
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no history in %s", dir)
+	}
+	m := merge{at: map[name]int{}}
+	for _, path := range paths {
+		if err := m.file(path); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+	}
+	return m.finish(), nil
+}
+
+// Read reads a history from one stream, such as the files of all workers one
+// after the other.
+func Read(from io.Reader) (*History, error) {
+	m := merge{at: map[name]int{}}
+	if err := m.read(from); err != nil {
+		return nil, err
+	}
+	return m.finish(), nil
+}
+
+type name struct {
+	worker string
+	seq    int64
+}
+
+// merge puts files together.
+type merge struct {
+	history History
+	glances []Glance
+	at      map[name]int // where an operation stands in history.Ops
+}
+
+func (m *merge) file(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return m.read(f)
+}
+
+// read takes the lines in. A last line that is not whole is a killed worker's.
+func (m *merge) read(from io.Reader) error {
+	lines := bufio.NewReaderSize(from, 1<<16)
+	for number := 1; ; number++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var r Record
+		if err := json.Unmarshal(bytes.TrimSpace(line), &r); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		m.take(r)
+	}
+}
+
+func (m *merge) take(r Record) {
+	switch {
+	case r.Op != nil:
+		n := name{r.Op.Worker, r.Op.Seq}
+		if at, ok := m.at[n]; ok {
+			m.history.Ops[at] = *r.Op
+			return
+		}
+		m.at[n] = len(m.history.Ops)
+		m.history.Ops = append(m.history.Ops, *r.Op)
+	case r.Lock != nil:
+		m.history.Locks = append(m.history.Locks, *r.Lock)
+	case r.Glance != nil:
+		m.glances = append(m.glances, *r.Glance)
+	case r.Fault != nil:
+		m.history.Faults = append(m.history.Faults, *r.Fault)
+	case r.Tables != nil:
+		m.history.Tables = *r.Tables
+	}
+}
+
+func (m *merge) finish() *History {
+	h := &m.history
+	slices.SortStableFunc(h.Ops, func(a, b Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
+	Bound(h.Locks, m.glances)
+	return h
+}
