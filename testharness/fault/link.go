@@ -1,0 +1,183 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Mode is what a link does to what is sent over it.
+type Mode uint8
+
+// The modes of a link. What a silent link swallows isn't lost but late, as TCP
+// has it: it arrives when the link is healed, however long that takes.
+const (
+	// Open passes everything on.
+	Open Mode = iota
+	// Cut resets connections, those that are open and those that are tried.
+	Cut
+	// Silent passes nothing on in either direction.
+	Silent
+	// SilentThere passes nothing on from who dialled.
+	SilentThere
+	// SilentBack passes nothing on to who dialled.
+	SilentBack
+	// Slow passes everything on, late.
+	Slow
+)
+
+func (m Mode) String() string {
+	switch m {
+	case Open:
+		return "open"
+	case Cut:
+		return "cut"
+	case Silent:
+		return "silent"
+	case SilentThere:
+		return "silent there"
+	case SilentBack:
+		return "silent back"
+	case Slow:
+		return "slow"
+	default:
+		return "mode " + strconv.Itoa(int(m))
+	}
+}
+
+// DefaultDelay is how late a slow link passes on each piece of what is sent.
+const DefaultDelay = 50 * time.Millisecond
+
+// dialTimeout bounds the way to the target, which is on this machine.
+const dialTimeout = 2 * time.Second
+
+// A Link is an address on loopback whose connections go on to a target.
+type Link struct {
+	// Delay of a slow link, DefaultDelay; may be set before the first use.
+	Delay time.Duration
+
+	listener *net.TCPListener
+	now      atomic.Pointer[condition]
+	running  sync.WaitGroup // accept, and the goroutines of each connection
+
+	mu     sync.Mutex
+	target string
+	pairs  map[*pair]bool
+	closed bool
+}
+
+// A condition is a mode while it lasts.
+type condition struct {
+	mode Mode
+	over chan struct{} // closed when it is another one's turn
+}
+
+// NewLink opens a link to a target, host:port, on a free port.
+func NewLink(target string) (*Link, error) {
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, fmt.Errorf("open a link: %w", err)
+	}
+	l := &Link{Delay: DefaultDelay, listener: listener, target: target, pairs: map[*pair]bool{}}
+	l.now.Store(&condition{mode: Open, over: make(chan struct{})})
+	l.running.Add(1)
+	go l.accept()
+	return l, nil
+}
+
+// Addr is where to connect instead of the target, host:port.
+func (l *Link) Addr() string { return l.listener.Addr().String() }
+
+// SetTarget leads later connections elsewhere: a target that was restarted may
+// have another port.
+func (l *Link) SetTarget(target string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.target = target
+}
+
+// Set puts the link into a mode, until it is set again.
+func (l *Link) Set(mode Mode) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.now.Swap(&condition{mode: mode, over: make(chan struct{})})
+	close(before.over)
+	if mode == Cut {
+		for p := range l.pairs {
+			p.reset()
+		}
+	}
+}
+
+// Close cuts all connections and waits for what serves them. It may be called
+// twice.
+func (l *Link) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.listener.Close()
+	l.Set(Cut)
+	l.running.Wait()
+}
+
+// accept ends when the link is closed.
+func (l *Link) accept() {
+	defer l.running.Done()
+	for {
+		from, err := l.listener.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			l.running.Add(1)
+			go l.join(from)
+		}
+	}
+}
+
+// join leads one connection on. It ends when both directions have.
+func (l *Link) join(from *net.TCPConn) {
+	defer l.running.Done()
+	p := &pair{link: l, from: from, gone: make(chan struct{})}
+	if !l.admit(p) {
+		reset(from)
+		return
+	}
+	defer l.leave(p)
+	l.mu.Lock()
+	target := l.target
+	l.mu.Unlock()
+	to, err := net.DialTimeout("tcp4", target, dialTimeout)
+	if err != nil || !p.meet(to.(*net.TCPConn)) {
+		p.reset()
+		return
+	}
+	var both sync.WaitGroup
+	both.Add(2)
+	go p.pump(&both, to.(*net.TCPConn), from, SilentThere)
+	go p.pump(&both, from, to.(*net.TCPConn), SilentBack)
+	both.Wait()
+	from.Close()
+	to.Close()
+}
+
+// admit takes a connection in, unless the link is cut.
+func (l *Link) admit(p *pair) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.now.Load().mode == Cut {
+		return false
+	}
+	l.pairs[p] = true
+	return true
+}
+
+func (l *Link) leave(p *pair) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pairs, p)
+}
