@@ -12,6 +12,8 @@ SEED         ?= $(shell date +%s)
 TEXTS        ?= 100000
 # make clients CLIENTS=psql,pgx
 CLIENTS      ?= all
+# make mutants MUTANTS=no-verify,no-share-lock
+MUTANTS      ?=
 # make pg-regress SUITES=regress,isolation,libpq_pipeline,tools
 SUITES       ?=
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -19,7 +21,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress bench-idle bench-guard bench-claims bench-marks clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress mutants bench-idle bench-guard bench-claims bench-marks clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -84,6 +86,10 @@ clients: ## real drivers, straight and through the proxy; writes docs/clients.md
 pg-regress: build ## PostgreSQL 15's own test suites, straight and through the proxy (SUITES=libpq_pipeline picks)
 	@testharness/setup.sh cc postgres
 	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_PG_BIN=/usr/lib/postgresql/15/bin $(GO) run ./testharness/pgregress -files "$$files" -suites "$(SUITES)"
+
+mutants: ## each protection taken out, and the test that must go red: docs/proof.md (MUTANTS=no-verify picks)
+	@testharness/setup.sh go cc postgres
+	$(GO) run ./testharness/mutants -only "$(MUTANTS)"
 
 bench-idle: ## what IDLE_SESSIONS (5000) idle sessions cost the proxy
 	@testharness/setup.sh go postgres

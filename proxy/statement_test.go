@@ -35,6 +35,7 @@ func TestSession_StaleShapes(t *testing.T) {
 		{"and chain", []step{{"BEGIN", ""}, {"INSERT INTO t VALUES (1,'a')", ""}, {"COMMIT AND CHAIN", ""}, {raise, ""}, {"INSERT INTO t VALUES (2,'b')", "LF001"}, {"COMMIT", ""}}, 1},
 		{"rollback and chain", []step{{"BEGIN", ""}, {"INSERT INTO t VALUES (1,'a')", ""}, {"ROLLBACK AND CHAIN", ""}, {raise, ""}, {"INSERT INTO t VALUES (2,'b')", "LF001"}, {"ROLLBACK", ""}}, 0},
 		{"the share lock goes with the savepoint", []step{{"BEGIN", ""}, {"SELECT 1", ""}, {"SAVEPOINT a", ""}, {"INSERT INTO t VALUES (1,'a')", ""}, {"ROLLBACK TO a", ""}, {"INSERT INTO t VALUES (2,'b')", ""}, {"COMMIT", ""}}, 1},
+		{"the check comes before the savepoint", []step{{"BEGIN", ""}, {"SAVEPOINT a", ""}, {"INSERT INTO t VALUES (1,'a')", ""}, {"ROLLBACK TO a", ""}, {raise, ""}, {"INSERT INTO t VALUES (2,'b')", "LF005"}}, 0},
 		{"repeatable read", []step{{"BEGIN ISOLATION LEVEL REPEATABLE READ", ""}, {"SELECT * FROM t", ""}, {raise, ""}, {"INSERT INTO t VALUES (1,'a')", "LF001"}, {"ROLLBACK", ""}}, 0},
 		{"serializable", []step{{"BEGIN ISOLATION LEVEL SERIALIZABLE", ""}, {"SELECT * FROM t", ""}, {raise, ""}, {"INSERT INTO t VALUES (1,'a')", "LF001"}, {"ROLLBACK", ""}}, 0},
 		{"late check at commit", []step{{"BEGIN", ""}, {"SELECT 1", ""}, {raise, ""}, {"SELECT * FROM sneaky", ""}, {"COMMIT", "LF001"}, {"SELECT 1", ""}}, 0},

@@ -7,11 +7,12 @@
 // those processes are started), wire (conversations that must be the same
 // straight to PostgreSQL and through the proxy), clients (the same of drivers
 // in many languages), pgregress (the same of PostgreSQL's own test suites),
-// history (what workers under faults did and were answered, and checkers that
-// judge it), fault (links that can be cut and slowed down, and plans of faults),
-// claims and idle (what claims and idle sessions cost), certs (certificates),
-// poll (how tests wait). setup.sh installs or names what they need; imports.sh
-// keeps the import direction.
+// cases (how lock holders go wrong, one by one), mutants (each protection
+// taken out, and the test that notices), history (what workers under faults did
+// and were answered, and checkers that judge it), fault (links that can be cut
+// and slowed down, and plans of faults), claims and idle (what claims and idle
+// sessions cost), certs (certificates), poll (how tests wait). setup.sh
+// installs or names what they need; imports.sh keeps the import direction.
 //
 // Nothing in it is imported by the packages that serve traffic.
 package testharness

@@ -1,0 +1,63 @@
+package main
+
+const (
+	claimerGo  = "fencing/claimer.go"
+	blockersGo = "fencing/blockers.go"
+)
+
+// inClaims are the mutants of how a claim is carried out.
+func inClaims() []mutant {
+	return []mutant{
+		{"answer-before-commit", readBarrier, "a claim is answered after its mark was raised", []edit{{claimerGo,
+			"	defer cancel()\n	for range raiseTries {",
+			"	raised := make(chan struct{})\n	go func() {\n		defer close(raised)\n		defer cancel()\n		_, _ = c.raise(ctx, database, p, v, &ClaimReport{})\n	}()\n" +
+				"	select {\n	case <-raised:\n	case <-time.After(100 * time.Millisecond):\n	}\n	if v.Revision > 0 {\n		return OutcomeRaised, nil\n	}\n	for range raiseTries {"}},
+			test{"fencing", "TestClaimer_WaitsForCheckedTransactions"}},
+		{"no-verify", noPoisoning, "etcd is asked whether the token is the holder's", []edit{{claimerGo,
+			"	if err == nil {\n		return v, nil\n	}\n	var refusal *Error",
+			"	if v.Revision = max(v.Revision, int64(p.Token)); err == nil || v.Cluster != \"\" {\n		return v, nil\n	}\n	var refusal *Error"}},
+			test{"fencing", "TestClaimer_Outcomes"}},
+		{"waiter-accepted", noPoisoning, "only the first in line is the holder",
+			[]edit{{"leases/authority.go", "if holder == nil || holder.token != token {", "if holder == nil || q.find(token) < 0 {"}},
+			test{"leases", "TestAuthority_Verify_Refuses"}},
+		{"serializable-verify", noPoisoning, "etcd is asked with a linearizable read",
+			[]edit{{"leases/queue.go", "clientv3.WithPrefix())", "clientv3.WithPrefix(), clientv3.WithSerializable())"}},
+			test{"leases", "TestAuthority_Verify_AsksOnce"}},
+		{"nested-accepted", noPoisoning, "a lock further down is nobody in this line",
+			[]edit{{"leases/queue.go", `if strings.Contains(name, "/") {`, `if strings.Contains(name, "//") {`}},
+			test{"leases", "TestAuthority_Verify_Nested"}},
+		{"etcd-away-accepted", failClosed, "a claim that can't be verified is refused", []edit{{claimerGo,
+			"	if errors.As(err, &refusal) {\n		return v, refusal\n	}",
+			"	if errors.As(err, &refusal) && refusal.Code != CodeUnverified {\n		return v, refusal\n	} else if refusal != nil {\n		v.Revision = max(v.Revision, int64(p.Token))\n		return v, nil\n	}"}},
+			test{"fencing", "TestClaimer_Outcomes"}},
+		{"cache-outlives-failover", durable, "what was verified counts on the same timeline only",
+			[]edit{{claimerGo, "case here != where || !m.Comparable", "case here.System != where.System || !m.Comparable"}},
+			test{"fencing", "TestClaimer_NewTimeline"}},
+		{"another-etcd-accepted", noPoisoning, "marks and tokens are of one etcd cluster",
+			[]edit{{claimSQL, "ELSIF v_lineage.cluster <> p_cluster THEN", "ELSIF false THEN"}},
+			test{"fencing", "TestClaimer_Lineage"}},
+		{"revision-may-fall", noPoisoning, "etcd's revision never falls below a mark",
+			[]edit{{claimSQL, "ELSIF highest > p_revision THEN", "ELSIF false THEN"}},
+			test{"fencing", "TestClaimer_Lineage"}},
+		{"nothing-known", etcdAway, "a holder that was verified is not verified again",
+			[]edit{{claimerGo, "	where, ok := c.known.get(database, p)\n	if !ok {", "	where, ok := c.known.get(database, p)\n	if ok = false; !ok {"}},
+			test{"proxy", "TestSession_EtcdAway"}},
+		{"nobody-ended", progress, "what blocks a claim is ended",
+			[]edit{{blockersGo, "return b.PID != 0 && !b.Claim", "return false && b.PID != 0 && !b.Claim"}},
+			test{"fencing", "TestClaimer_EndsStaleTransactions"}},
+		{"no-watch", progress, "a claim looks at what blocks it again and again",
+			[]edit{{"fencing/raise.go", "		timer.Reset(watchEvery)\n", "		timer.Reset(c.ClaimTimeout)\n"}},
+			test{"fencing", "TestClaimer_NeverEndsAClaim"}},
+		{"claims-end-claims", progress, "one claim never ends another",
+			[]edit{{blockersGo, "return b.PID != 0 && !b.Claim && b.BackendType", "return b.PID != 0 && b.BackendType"}},
+			test{"fencing", "TestClaimer_NeverEndsAClaim"}},
+		{"unreplicated-ended", nothingLost, "a commit that waits for its standby is never ended", []edit{
+			{blockersGo, ` && b.WaitEvent != waitSyncRep`, ``},
+			{blockersGo, "a.backend_type = 'client backend' AND a.wait_event IS DISTINCT FROM $3", "a.backend_type = 'client backend' AND a.wait_event IS DISTINCT FROM $3 || '?'"}},
+			test{"fencing", "TestClaimer_SparesCommitsThatWaitForAStandby"}},
+		{"later-holder-ended", nothingLost, "only what is below the claim's token is ended (`<` becomes `<=`, and it is not told that it was overtaken)", []edit{
+			{blockersGo, "NOT m.comparable OR m.token < $5", "NOT m.comparable OR m.token < $5 + 10"},
+			{blockersGo, "m.token >= $2 AND", "m.token > $2 + 10 AND"}},
+			test{"fencing", "TestClaimer_NeverEndsALaterHolder"}},
+	}
+}

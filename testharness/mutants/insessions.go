@@ -1,0 +1,49 @@
+package main
+
+const (
+	txnGo   = "proxy/txn.go"
+	claimGo = "proxy/claim.go"
+)
+
+// inSessions are the mutants of what a proxy does with a session.
+func inSessions() []mutant {
+	return []mutant{
+		{"checked-over-rollback-to", barrier, "ROLLBACK TO forgets the check, whose lock it may have released",
+			[]edit{{txnGo, "func (t *txn) backTo() {\n	t.checked, t.uncovered, t.ran, t.guess = false, true, true, false", "func (t *txn) backTo() {"}},
+			test{"proxy", "TestTxn_NothingCommitsUnchecked"}},
+		{"checked-over-commit", barrier, "COMMIT AND CHAIN forgets the check",
+			[]edit{{txnGo, "		next.block = t.block\n", "		next.block, next.checked = t.block, t.checked\n"}},
+			test{"proxy", "TestSession_StaleShapes"}},
+		{"no-early-check", failClosed, "a statement that may write is checked before it runs",
+			[]edit{{txnGo, "		c = checkEarly\n	}\n	if flags", "	}\n	if flags"}},
+			test{"proxy", "TestSession_StaleWrites"}},
+		{"no-late-check", failClosed, "a transaction that wrote unseen is checked at its end", []edit{
+			{txnGo, "return (t.block == blockNone || t.block == blockUnknown) && t.uncovered && !t.checked", "return false"},
+			{txnGo, "if t.uncovered && !t.checked {\n			c = t.late()", "if false {\n			c = t.late()"}},
+			test{"proxy", "TestSession_StaleHidden"}},
+		{"uncertain-relayed", failClosed, "a text that can't be split is refused",
+			[]edit{{"proxy/query.go", "	if err != nil {\n		return s.refuseText(text, err)\n	}\n	m := s", "	if err != nil {\n		return s.sendQuery(body, queue.Entry{Kind: queue.Query})\n	}\n	m := s"}},
+			test{"proxy", "TestSession_UnsafeEncodings"}},
+		{"reads-before-the-barrier", readBarrier, "a session whose claim failed reads nothing",
+			[]edit{{claimGo, "	if s.refused != nil && !what.harmless {", "	if s.refused != nil && !what.harmless && what.mayWrite {"}},
+			test{"proxy", "TestSession_StartupTagRefused"}},
+		{"tag-falls-back", failClosed, "a refused tag stays, and is never as if there were none",
+			[]edit{{claimGo, "		s.refuse(refused, settings)\n		return refused", "		return refused"}},
+			test{"proxy", "TestSession_Tags"}},
+		{"equal-evicted", progress, "sessions of the same token stay (`<` becomes `<=`)",
+			[]edit{{"proxy/server.go", "had < below {", "had <= below {"}},
+			test{"proxy", "TestSession_SameTokenStays"}},
+		{"committing-cut-off", nothingLost, "a session that may be committing is told the truth about it",
+			[]edit{{"proxy/ending.go", "if s.spared = s.queue.MayCommit(); s.spared {", "if s.spared = false; s.spared {"}},
+			test{"proxy", "TestSession_EvictedBetweenCommitAndSync"}},
+		{"refused-commit-left-open", nothingLost, "a COMMIT that the check refused ends the transaction",
+			[]edit{{"proxy/queue/queue.go", "		out.Verdict = Withhold\n", "		out.Verdict = Forward\n"}},
+			test{"proxy", "TestSession_StaleShapes"}},
+		{"hidden-reply-leaked", nothingLost, "the client never sees the reply to a check",
+			[]edit{{"proxy/queue/queue.go", "	if p == Client {\n		return Forward", "	if p == Client || p == Early {\n		return Forward"}},
+			test{"proxy", "TestSession_TaggedSameReplies"}},
+		{"prepared-transaction", progress, "PREPARE TRANSACTION is refused, since nobody could end it",
+			[]edit{{"proxy/unfenceable.go", "case class == sqlrewrite.Prepare2PC:", "case class == sqlrewrite.Prepare2PC && in == blockFailed:"}},
+			test{"proxy", "TestSession_StaleShapes"}},
+	}
+}
