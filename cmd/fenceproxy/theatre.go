@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -136,42 +139,74 @@ func (t *theatre) playIn(ctx context.Context, r *showing, database string) (v sc
 		Gates:   []*scenario.Gate{{DSN: straight}},
 	}
 	if r.arm == scenario.ArmFenced {
-		if err := t.stack.Install(ctx, database); err != nil {
-			return v, err
-		}
-		proxies, err := t.startProxies(ctx, database, stage.Prefix)
-		defer stopProxies(proxies)
+		gates, err := t.fence(ctx, database, stage)
+		defer closeGates(gates)
 		if err != nil {
 			return v, err
 		}
-		stage.Gates = nil
-		for i, p := range proxies {
-			stage.Gates = append(stage.Gates, &scenario.Gate{
-				Name: fmt.Sprintf("proxy %d", i+1), DSN: t.stack.ProxyDSN(p.Addr, stack.RoleApp, database)})
-		}
+		stage.Gates = gates
 	}
 	return stage.Run(ctx, r.story)
 }
 
-func (t *theatre) startProxies(ctx context.Context, database, prefix string) (proxies []*stack.Process, err error) {
-	for range proxiesEach {
-		p, err := t.startProxy(ctx, database, prefix)
-		if err != nil {
-			return proxies, err
-		}
-		proxies = append(proxies, p)
+// fence puts proxies before the database of a run, each a process of its own.
+// The gates that it returns are to be closed, after an error too.
+func (t *theatre) fence(ctx context.Context, database string, stage *scenario.Stage) (gates []*scenario.Gate, err error) {
+	if err := t.stack.Install(ctx, database); err != nil {
+		return nil, err
 	}
-	return proxies, nil
+	stage.Protect = func(ctx context.Context, table, template string) error {
+		return t.protect(ctx, database, table, template)
+	}
+	for i := range proxiesEach {
+		gate, err := t.openGate(ctx, fmt.Sprintf("proxy %d", i+1), database, stage.Prefix)
+		if err != nil {
+			return gates, err
+		}
+		gates = append(gates, gate)
+	}
+	return gates, nil
 }
 
-func (t *theatre) startProxy(ctx context.Context, database, prefix string) (*stack.Process, error) {
+func (t *theatre) openGate(ctx context.Context, name, database, prefix string) (*scenario.Gate, error) {
+	p, err := t.startProxy(ctx, database, prefix, "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	return &scenario.Gate{
+		Name:  name,
+		DSN:   t.stack.ProxyDSN(p.Addr, stack.RoleApp, database),
+		Proxy: p,
+		Restart: func(ctx context.Context) (scenario.Process, error) {
+			return t.startProxy(ctx, database, prefix, p.Addr)
+		},
+	}, nil
+}
+
+func (t *theatre) startProxy(ctx context.Context, database, prefix, addr string) (*stack.Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stack.StartProcess(ctx, database, []string{t.self}, "--lock-prefix", prefix)
+	return t.stack.StartProcess(ctx, database, []string{t.self}, "--lock-prefix", prefix, "--listen", addr)
 }
 
-func stopProxies(proxies []*stack.Process) {
-	for _, p := range proxies {
-		p.Kill()
+func closeGates(gates []*scenario.Gate) {
+	for _, g := range gates {
+		g.Proxy.Kill()
 	}
+}
+
+// protect is fenceproxy protect, as the owner of schema fence, who needs the
+// right to make triggers on the application's table.
+func (t *theatre) protect(ctx context.Context, database, table, template string) error {
+	key, err := fencing.ParseTemplate(template)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, t.stack.DSN(postgres.Superuser, database))
+	if err != nil {
+		return fmt.Errorf("connect to guard %s: %w", table, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = fencing.Protect(ctx, conn, table, key, fencing.ReplicaUnset)
+	return err
 }

@@ -128,6 +128,23 @@ func (a *Actor) Release() {
 	a.tell(KindReleased, "gives the lock back")
 }
 
+// Drop is Release by a program that doesn't look whether the lock is still
+// its own.
+func (a *Actor) Drop() {
+	a.order(Order{Verb: VerbDrop})
+	a.must("drop the lock")
+	a.tell(KindReleased, "is done, and removes the lock")
+}
+
+// StandInLine puts the actor into the line for key by a lease that it renews
+// or not, and returns its place: the number that will be its token.
+func (a *Actor) StandInLine(key string, renew bool) Hold {
+	a.order(Order{Verb: VerbQueue, Key: key, TTL: a.stage.TTL, Renew: renew})
+	h := Hold{key, a.must("stand in line for " + key).Token}
+	a.record(Event{Kind: KindLine, Text: fmt.Sprintf("stands in line for the lock, with number %d", h.Token)})
+	return h
+}
+
 // Connect opens the actor's session, which presents its locks. That they are
 // refused is an event.
 func (a *Actor) Connect() {
@@ -150,7 +167,7 @@ func (a *Actor) ConnectWith(story string, holds ...Hold) {
 }
 
 func (a *Actor) connect(tag []Hold, text string) {
-	a.order(Order{Verb: VerbConnect, DSN: a.gate.DSN, Tag: tag})
+	a.order(Order{Verb: VerbConnect, DSN: a.gate.DSN, Tag: tag, Name: a.Name})
 	r := a.must("connect")
 	if r.Warning == "" {
 		a.tell(KindConnected, text)
@@ -270,16 +287,19 @@ func (a *Actor) order(o Order) {
 	}
 }
 
-func (a *Actor) receive() Reply {
+func (a *Actor) receive() Reply { return a.receiveWithin(replyTimeout + 5*time.Second) }
+
+func (a *Actor) receiveWithin(timeout time.Duration) Reply {
 	if a.stage.err != nil {
 		return Reply{}
 	}
-	late := time.NewTimer(replyTimeout + 5*time.Second)
+	late := time.NewTimer(timeout)
 	defer late.Stop()
 	select {
 	case r, ok := <-a.replies:
 		if !ok {
 			a.stage.fail(fmt.Errorf("the process of %s ended", a.Name))
+			return Reply{}
 		}
 		return r
 	case <-late.C:

@@ -49,7 +49,7 @@ func (a Arm) Title() string {
 	case ArmHomemade:
 		return "A lock in etcd, and a trigger of one's own: the highest number wins"
 	case ArmFenced:
-		return "Through fenceproxy, each worker through a proxy of its own"
+		return "Through fenceproxy, by two proxies"
 	default:
 		return a.String()
 	}

@@ -26,7 +26,7 @@ var _ lock = (*leases.Lease)(nil)
 
 // expiringTable holds expiring locks: what Redis would keep under a key, and
 // how many owners there have been, which only the history looks at.
-const expiringTable = `CREATE TABLE expiring_lock (key text PRIMARY KEY, owner text NOT NULL, expires timestamptz NOT NULL, nr bigint NOT NULL)`
+const expiringTable = `CREATE TABLE IF NOT EXISTS expiring_lock (key text PRIMARY KEY, owner text NOT NULL, expires timestamptz NOT NULL, nr bigint NOT NULL)`
 
 // The statements of an expiring lock: SET NX PX, its renewal and its removal by the
 // owner alone, in SQL.
@@ -37,6 +37,7 @@ const (
 	expiringRenew = `UPDATE expiring_lock SET expires = pg_catalog.clock_timestamp() + $3::text::interval
 		WHERE key = $1 AND owner = $2 AND expires > pg_catalog.clock_timestamp()`
 	expiringFree = `UPDATE expiring_lock SET expires = pg_catalog.clock_timestamp() WHERE key = $1 AND owner = $2`
+	expiringDrop = `UPDATE expiring_lock SET expires = pg_catalog.clock_timestamp() WHERE key = $1`
 	expiringGone = `SELECT NOT EXISTS (SELECT FROM expiring_lock WHERE key = $1 AND nr = $2 AND expires > pg_catalog.clock_timestamp())`
 )
 
@@ -130,11 +131,19 @@ func (l *expiringLock) Err() error {
 	return nil
 }
 
+// drop frees the lock whoever's it is, as a program does that doesn't look
+// whether it is still the owner. It is called once, instead of Release.
+func (l *expiringLock) drop(ctx context.Context) error { return l.end(ctx, expiringDrop, l.key) }
+
 // Release frees the lock if it is this owner's. It is called once.
 func (l *expiringLock) Release(ctx context.Context) error {
+	return l.end(ctx, expiringFree, l.key, l.owner)
+}
+
+func (l *expiringLock) end(ctx context.Context, statement string, args ...any) error {
 	close(l.done)
 	l.renewal.Wait()
 	defer l.conn.Close(ctx)
-	_, err := l.conn.Exec(ctx, expiringFree, l.key, l.owner)
+	_, err := l.conn.Exec(ctx, statement, args...)
 	return err
 }

@@ -65,9 +65,7 @@ func pausedInTransaction() Story {
 		Case:  1,
 		Text: "Two servers write the invoice of customer 8472 for July under the lock invoice:8472, if there is none\n" +
 			"yet. A is paused between its INSERT and its COMMIT.",
-		Tables:   `CREATE TABLE invoice (nr int GENERATED ALWAYS AS IDENTITY, customer int, month text, written_by text)`,
-		Result:   `SELECT pg_catalog.format('invoice of customer %s for %s, written by %s', customer, month, written_by) FROM invoice ORDER BY nr`,
-		Wrong:    "SELECT 'customer ' || customer || ' got ' || count(*) || ' invoices for ' || month FROM invoice GROUP BY customer, month HAVING count(*) <> 1",
+		Tables: invoiceTables, Result: invoiceResult, Wrong: invoiceWrong,
 		Right:    "one invoice, B's",
 		Controls: []Arm{ArmEtcd},
 		Codes:    tookOver,
@@ -75,7 +73,14 @@ func pausedInTransaction() Story {
 	}
 }
 
-const invoiceKey = "invoice:8472"
+// The stories of one invoice share these.
+const (
+	invoiceKey    = "invoice:8472"
+	invoiceTables = `CREATE TABLE invoice (nr int GENERATED ALWAYS AS IDENTITY, customer int, month text, written_by text)`
+	invoiceResult = `SELECT pg_catalog.format('invoice of customer %s for %s, written by %s', customer, month, written_by) FROM invoice ORDER BY nr`
+	invoiceWrong  = `SELECT pg_catalog.format('customer %s got %s invoices for %s', customer, count(*), month)
+		FROM invoice GROUP BY customer, month HAVING count(*) <> 1`
+)
 
 func countInvoices() Act {
 	return read("counts the invoices that are there", "SELECT count(*) FROM invoice WHERE customer = $1::int AND month = 'July'", "8472")

@@ -9,14 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 )
-
-// A Gate is where actors connect.
-type Gate struct {
-	Name string // of the proxy; "" if it is PostgreSQL itself
-	DSN  string
-}
 
 // A Stage is where one run of a story is played. The first step that can't be
 // taken ends the play: the steps after it do nothing, so that a story reads
@@ -30,6 +25,10 @@ type Stage struct {
 	Command []string      // starts an actor's process; flags are added
 	Admin   string        // DSN for tables, results and expiring locks, straight to PostgreSQL
 	Gates   []*Gate       // the actors are dealt out among them
+
+	// Protect puts a guard on a table by a key template. Set where Arm is
+	// ArmFenced.
+	Protect func(ctx context.Context, table, template string) error
 
 	ctx   context.Context // of the play, which is all that a Stage lives for
 	err   error
@@ -53,11 +52,35 @@ func (s *Stage) Run(ctx context.Context, story Story) (v Verdict, err error) {
 	if _, err := s.conn.Exec(ctx, story.Tables+"; "+expiringTable); err != nil {
 		return v, fmt.Errorf("make the tables: %w", err)
 	}
+	if err := s.furnish(story); err != nil {
+		return v, err
+	}
 	story.Play(s)
 	s.dismissAll()
 	s.tellAll(KindRows, story.Result)
 	s.tellAll(KindWrong, story.Wrong)
 	return Judge(s.Arm, s.History.Events(0)), s.err
+}
+
+// furnish gives the tables what only this arm has.
+func (s *Stage) furnish(story Story) error {
+	for _, table := range story.Tokens {
+		if s.Arm != ArmHomemade {
+			break
+		}
+		if _, err := s.conn.Exec(s.ctx, homemadeTable+fmt.Sprintf(homemadeTrigger, table)); err != nil {
+			return fmt.Errorf("make the trigger of %s: %w", table, err)
+		}
+	}
+	for table, template := range story.Guard {
+		if s.Arm != ArmFenced {
+			break
+		}
+		if err := s.Protect(s.ctx, table, template); err != nil {
+			return fmt.Errorf("guard %s: %w", table, err)
+		}
+	}
+	return nil
 }
 
 // tellAll records a text for each row that a query of one column returns.
@@ -112,6 +135,20 @@ func (s *Stage) Worker(name string) *Actor {
 	return &Actor{Name: name, stage: s, gate: gate}
 }
 
+// Beside is Worker, at the gate of another one.
+func (s *Stage) Beside(other *Actor, name string) *Actor {
+	a := s.Worker(name)
+	a.gate = other.gate
+	return a
+}
+
+// Outsider is Worker, but for a program that connects to PostgreSQL itself.
+func (s *Stage) Outsider(name string) *Actor {
+	a := s.Worker(name)
+	a.gate = &Gate{DSN: s.Admin}
+	return a
+}
+
 // Workers is Worker for several.
 func (s *Stage) Workers(names ...string) []*Actor {
 	workers := make([]*Actor, len(names))
@@ -135,7 +172,7 @@ func (s *Stage) dismissAll() {
 // it, because it hasn't renewed them.
 func (s *Stage) AwaitExpiry(a *Actor) {
 	for _, h := range a.holds {
-		gone, lane := s.goneFromEtcd, LaneEtcd
+		gone, lane := s.gone, LaneEtcd
 		if s.Arm == ArmExpiring {
 			gone, lane = s.overdue, LanePostgres
 		}
@@ -145,21 +182,75 @@ func (s *Stage) AwaitExpiry(a *Actor) {
 	}
 }
 
-// goneFromEtcd says whether nobody stands in line under the hold's key with
-// its number any more: of those in line, the holder's key is the one with the
-// lowest create revision.
-func (s *Stage) goneFromEtcd(h Hold) (bool, error) {
-	got, err := s.Etcd.Get(s.ctx, leases.LockPrefix(s.Prefix, h.Key)+"/", clientv3.WithFirstCreate()...)
-	if err != nil {
-		return false, fmt.Errorf("look at the lock %s: %w", h.Key, err)
-	}
-	return len(got.Kvs) == 0 || got.Kvs[0].CreateRevision > int64(h.Token), nil
-}
-
-// overdue is goneFromEtcd for an expiring lock.
+// overdue is gone for an expiring lock.
 func (s *Stage) overdue(h Hold) (gone bool, err error) {
 	err = s.conn.QueryRow(s.ctx, expiringGone, h.Key, int64(h.Token)).Scan(&gone)
 	return gone, err
+}
+
+// Revoke has an operator revoke the lease of a lock that the actor holds.
+func (s *Stage) Revoke(a *Actor, key string) {
+	if s.err != nil {
+		return
+	}
+	got, err := s.Etcd.Get(s.ctx, leases.LockPrefix(s.Prefix, key)+"/", clientv3.WithFirstCreate()...)
+	if err == nil && len(got.Kvs) > 0 {
+		_, err = s.Etcd.Revoke(s.ctx, clientv3.LeaseID(got.Kvs[0].Lease))
+	}
+	if err != nil {
+		s.fail(fmt.Errorf("revoke the lease of %s: %w", a.Name, err))
+		return
+	}
+	s.record(Event{Actor: LaneEtcd, Kind: KindExpired, Key: key, Token: fencing.Token(got.Kvs[0].CreateRevision),
+		Text: "the lease of " + a.Name + "'s lock " + key + " is revoked: the lock is taken from it"})
+}
+
+// Revision is how far etcd has come: what a program sees that takes the
+// revision of an answer for its token.
+func (s *Stage) Revision() fencing.Token {
+	if s.err != nil {
+		return 0
+	}
+	got, err := s.Etcd.Get(s.ctx, s.Prefix, clientv3.WithCountOnly())
+	if err != nil {
+		s.fail(fmt.Errorf("ask etcd how far it is: %w", err))
+		return 0
+	}
+	return fencing.Token(got.Header.Revision)
+}
+
+// inLine waits until n clients stand in line for a lock in etcd, its holder
+// among them.
+func (s *Stage) inLine(n int64, key string) {
+	s.Await(fmt.Sprintf("%d clients in line for %s", n, key), func() (bool, error) {
+		got, err := s.Etcd.Get(s.ctx, leases.LockPrefix(s.Prefix, key)+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && got.Count == n, err
+	})
+}
+
+// gone says whether nobody stands in line with a number any more.
+func (s *Stage) gone(h Hold) (bool, error) {
+	got, err := s.Etcd.Get(s.ctx, leases.LockPrefix(s.Prefix, h.Key)+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithMinCreateRev(int64(h.Token)), clientv3.WithMaxCreateRev(int64(h.Token)))
+	return err == nil && len(got.Kvs) == 0, err
+}
+
+// exec runs a statement of the story itself.
+func (s *Stage) exec(sql string, args ...any) {
+	if s.err != nil {
+		return
+	}
+	if _, err := s.conn.Exec(s.ctx, sql, args...); err != nil {
+		s.fail(fmt.Errorf("run a statement of the story: %w", err))
+	}
+}
+
+// See waits until a query of one value, straight to PostgreSQL, says true.
+func (s *Stage) See(what, query string, args ...any) {
+	s.Await(what, func() (ok bool, err error) {
+		err = s.conn.QueryRow(s.ctx, query, args...).Scan(&ok)
+		return ok, err
+	})
 }
 
 // awaitTimeout is longer than anything takes that a story waits for.

@@ -15,9 +15,8 @@ type Story struct {
 	// each thing that is wrong with it; Right says what is right.
 	Tables, Result, Wrong, Right string
 
-	// Guard is the key template of a guard by table; only fenced runs have
-	// guards.
-	Guard map[string]string
+	Guard  map[string]string // key template of a guard by table, for fenced runs
+	Tokens []string          // the tables that have the trigger of ArmHomemade
 
 	Controls []Arm          // the runs that show the damage
 	Codes    []fencing.Code // what refuses through the proxy; at least one of them must
@@ -33,5 +32,10 @@ func Stories() []Story {
 	return []Story{
 		pausedHolder(), pausedInTransaction(),
 		monthlyInvoices(), nightlyInterest(), paymentWebhook(), lastLaptop(), campaign(), dailyReport(),
+		phantomLock(), waiter(), headerRevision(),
+		revokedLease(), idleSession(), twoLocks(), repeatableRead(),
+		proxyCrash(), pipelinedBatch(),
+		tamperedMark(), preparedTransaction(), roundTheProxy(),
+		formerHolder(), vanishedHolder(), counter(),
 	}
 }

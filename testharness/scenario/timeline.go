@@ -93,7 +93,7 @@ func (t *Timeline) Print(e Event) {
 	case e.Token > 0 && e.Kind != KindExpired:
 		who = fmt.Sprintf("%s/%d", e.Actor, e.Token)
 	}
-	fmt.Fprintf(t.Out, "  %7.3fs  %-8s %s\n", e.At.Round(time.Millisecond).Seconds(), who, t.paint(c, text))
+	fmt.Fprintf(t.Out, "  %7.3fs  %-10s %s\n", e.At.Round(time.Millisecond).Seconds(), who, t.paint(c, text))
 }
 
 // commit tells a commit, and whether it should have been accepted.

@@ -29,6 +29,9 @@ const (
 	VerbSimple  Verb = "simple"  // run SQL in the simple protocol
 	VerbBatch   Verb = "batch"   // run Batch in one pipeline, as one transaction
 	VerbRelease Verb = "release" // give the locks back
+	VerbDrop    Verb = "drop"    // the same, without a look whose they are
+	VerbQueue   Verb = "queue"   // stand in line for the lock Key and don't wait; Renew the lease or not
+	VerbCount   Verb = "count"   // increment the counter Times times, each under the lock Key, at DSN
 )
 
 // An Order is one line of JSON to a worker.
@@ -43,6 +46,9 @@ type Order struct {
 	SQL   string        `json:"sql,omitempty"`
 	Args  []string      `json:"args,omitempty"`
 	Batch []string      `json:"batch,omitempty"`
+	Renew bool          `json:"renew,omitempty"`
+	Times int           `json:"times,omitempty"`
+	Name  string        `json:"name,omitempty"` // the session's application_name
 }
 
 // A Reply is one line of JSON from a worker. Code is the SQLSTATE if it was
@@ -55,6 +61,7 @@ type Reply struct {
 	Error       string        `json:"error,omitempty"`
 	Warning     string        `json:"warning,omitempty"`
 	WarningCode fencing.Code  `json:"warning_code,omitempty"`
+	Counted     Count         `json:"counted,omitzero"`
 }
 
 // replyTimeout bounds one order, but for those that wait for a lock.
@@ -126,6 +133,12 @@ func (w *worker) try(ctx context.Context, o Order) (Reply, error) {
 		return Reply{Held: w.held()}, nil
 	case VerbRelease:
 		return Reply{}, w.release(ctx)
+	case VerbDrop:
+		return Reply{}, w.drop(ctx)
+	case VerbQueue:
+		return w.queue(ctx, o)
+	case VerbCount:
+		return w.count(ctx, o)
 	case VerbConnect:
 		return Reply{}, w.connect(ctx, o)
 	case VerbExec:
@@ -177,6 +190,43 @@ func (w *worker) release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// drop is release by a program that doesn't look whose the locks are, where
+// that can be.
+func (w *worker) drop(ctx context.Context) error {
+	var errs []error
+	for _, l := range w.locks {
+		end := l.Release
+		if l, expiring := l.(*expiringLock); expiring {
+			end = l.drop
+		}
+		if err := end(ctx); !errors.Is(err, leases.ErrLost) {
+			errs = append(errs, err)
+		}
+	}
+	w.locks = nil
+	return errors.Join(errs...)
+}
+
+// queue stands in line as etcd's clients do, by a key of its own under a
+// lease. Its create revision will be the token once all before it are gone.
+func (w *worker) queue(ctx context.Context, o Order) (Reply, error) {
+	lease, err := w.etcd.Grant(ctx, int64(o.TTL/time.Second))
+	if err != nil {
+		return Reply{}, fmt.Errorf("get a lease: %w", err)
+	}
+	if o.Renew {
+		// What is renewed ends with this process.
+		if _, err := w.etcd.KeepAlive(context.WithoutCancel(ctx), lease.ID); err != nil {
+			return Reply{}, fmt.Errorf("renew the lease: %w", err)
+		}
+	}
+	put, err := w.etcd.Put(ctx, fmt.Sprintf("%s/%x", leases.LockPrefix(w.prefix, o.Key), lease.ID), "", clientv3.WithLease(lease.ID))
+	if err != nil {
+		return Reply{}, fmt.Errorf("stand in line: %w", err)
+	}
+	return Reply{Token: fencing.Token(put.Header.Revision)}, nil
+}
+
 // connect opens a session that carries the tag as startup parameters, which
 // is what PGOPTIONS does for programs that use libpq.
 func (w *worker) connect(ctx context.Context, o Order) error {
@@ -189,6 +239,7 @@ func (w *worker) connect(ctx context.Context, o Order) error {
 	if err := tagWith(config.RuntimeParams, o.Tag); err != nil {
 		return err
 	}
+	config.RuntimeParams["application_name"] = o.Name
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { w.warning = n }
 	if w.conn != nil {
 		_ = w.conn.Close(ctx) // the one before may be dead
@@ -262,5 +313,11 @@ func (w *worker) query(ctx context.Context, mode pgx.QueryExecMode, o Order) (Re
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	return r, rows.Err()
+	if err := rows.Err(); err != nil {
+		return r, err
+	}
+	if rows.CommandTag().String() == "ROLLBACK" && o.SQL == commit().SQL {
+		return r, pgx.ErrTxCommitRollback
+	}
+	return r, nil
 }

@@ -1,0 +1,70 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// A Gate is where actors connect.
+type Gate struct {
+	Name string // of the proxy; "" if it is PostgreSQL itself
+	DSN  string
+
+	Proxy   Process                                // what can be broken; nil if it is PostgreSQL itself
+	Restart func(context.Context) (Process, error) // starts a Proxy that was killed, at the same address
+}
+
+// A Process is one that can be paused and killed.
+type Process interface {
+	Signal(os.Signal) error
+	Kill()
+}
+
+// PauseProxy stops the proxy that the actor's session goes through. Where
+// there is none, it is the actor itself that is paused.
+func (a *Actor) PauseProxy() {
+	if a.gate.Proxy == nil {
+		a.Pause()
+		return
+	}
+	a.signalProxy(syscall.SIGSTOP, KindPause, "is paused (SIGSTOP)")
+}
+
+// WakeProxy undoes PauseProxy.
+func (a *Actor) WakeProxy() {
+	if a.gate.Proxy == nil {
+		a.Wake()
+		return
+	}
+	a.signalProxy(syscall.SIGCONT, KindResume, "wakes up (SIGCONT) and goes on where it was")
+}
+
+// CrashProxy kills the proxy that the actor's session goes through, and
+// starts another one in its place, which has no memory. Where there is none,
+// nothing happens.
+func (a *Actor) CrashProxy() {
+	if a.gate.Proxy == nil || a.stage.err != nil {
+		return
+	}
+	a.gate.Proxy.Kill()
+	a.stage.record(Event{Actor: a.gate.Name, Kind: KindCrash, Text: "is killed (SIGKILL)"})
+	p, err := a.gate.Restart(a.stage.ctx)
+	if err != nil {
+		a.stage.fail(fmt.Errorf("restart %s: %w", a.gate.Name, err))
+		return
+	}
+	a.gate.Proxy = p
+	a.stage.record(Event{Actor: a.gate.Name, Kind: KindResume, Text: "is started again, and remembers nothing"})
+}
+
+func (a *Actor) signalProxy(signal syscall.Signal, kind Kind, text string) {
+	a.stage.record(Event{Actor: a.gate.Name, Kind: kind, Text: text})
+	if a.stage.err != nil {
+		return
+	}
+	if err := a.gate.Proxy.Signal(signal); err != nil {
+		a.stage.fail(fmt.Errorf("send %v to %s: %w", signal, a.gate.Name, err))
+	}
+}
