@@ -8,20 +8,24 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
+	"github.com/fenceproxy/fenceproxy/testharness/scenario/report"
 )
 
 // demoCommand plays stories: each without fencing, to see the damage, and
 // then through proxies.
 type demoCommand struct {
 	list, all, json bool
+	report          string
 
 	timeline *scenario.Timeline
 	stdout   io.Writer
+	page     io.Writer // of report, if there is one
 }
 
 func newDemo(env environment) *cobra.Command {
@@ -60,6 +64,7 @@ fenceproxy shows none, and refusals with the right code.`,
 	flags.BoolVar(&c.list, "list", false, "list the scenarios")
 	flags.BoolVar(&c.all, "all", false, "play all of them")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object a scenario instead of text")
+	flags.StringVar(&c.report, "report", "", "write what was seen as one HTML file, with a diagram of each run")
 	return cmd
 }
 
@@ -115,37 +120,64 @@ type listed struct {
 
 // run plays the stories and tells them in order. It goes on after a story that
 // doesn't show what it should, and fails at the end.
-func (c *demoCommand) run(ctx context.Context, stories []scenario.Story) error {
+func (c *demoCommand) run(ctx context.Context, stories []scenario.Story) (err error) {
+	if c.report != "" {
+		// It is known before the play whether it can be written.
+		f, err := os.Create(c.report)
+		if err != nil {
+			return usagef("--report: %v", err)
+		}
+		defer f.Close()
+		c.page = f
+	}
 	t, err := openTheatre(ctx)
 	if err != nil {
 		return err
 	}
-	performances := t.perform(stories)
-	failed, err := c.tellAll(performances)
-	err = errors.Join(err, t.close())
-	if err == nil && len(failed) > 0 {
-		err = fmt.Errorf("demo: %s", strings.Join(failed, "; "))
+	results, err := c.tellAll(t.perform(stories))
+	if err := errors.Join(err, t.close(), c.writeReport(results)); err != nil {
+		return err
 	}
-	return err
+	var failed []string
+	for _, r := range results {
+		if err := r.Check(); err != nil {
+			failed = append(failed, err.Error())
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("demo: %s", strings.Join(failed, "; "))
+	}
+	return nil
 }
 
-func (c *demoCommand) tellAll(performances []performance) (failed []string, err error) {
+// tellAll tells the stories until one can't be played.
+func (c *demoCommand) tellAll(performances []performance) (results []scenario.Result, err error) {
 	for _, p := range performances {
 		result, err := c.tell(p)
 		if err != nil {
-			return failed, err
+			return results, err
 		}
+		results = append(results, result)
 		if c.json {
 			if err := json.NewEncoder(c.stdout).Encode(result); err != nil {
-				return failed, err
+				return results, err
 			}
 		}
 		if err := result.Check(); err != nil {
 			c.timeline.Bad("  NOT AS PROMISED: %v", err)
-			failed = append(failed, err.Error())
 		}
 	}
-	return failed, nil
+	return results, nil
+}
+
+// writeReport writes the report, if one was asked for and there is something
+// to tell.
+func (c *demoCommand) writeReport(results []scenario.Result) error {
+	if c.page == nil || len(results) == 0 {
+		return nil
+	}
+	by := fmt.Sprintf("Made by fenceproxy demo, version %s, on %s", buildVersion(), time.Now().Format("2 January 2006, 15:04 MST"))
+	return report.Write(c.page, results, by)
 }
 
 // tell prints the runs of a story as they go on.

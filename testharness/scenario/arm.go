@@ -55,5 +55,23 @@ func (a Arm) Title() string {
 	}
 }
 
+// Short is Title in a word or two.
+func (a Arm) Short() string {
+	switch a {
+	case ArmNone:
+		return "no lock"
+	case ArmExpiring:
+		return "expiring lock"
+	case ArmEtcd:
+		return "etcd lock"
+	case ArmHomemade:
+		return "own trigger"
+	case ArmFenced:
+		return "fenceproxy"
+	default:
+		return a.String()
+	}
+}
+
 // tags says whether sessions present the numbers of their locks.
 func (a Arm) tags() bool { return a >= ArmEtcd }

@@ -9,7 +9,7 @@ import (
 
 // A Gate is where actors connect.
 type Gate struct {
-	Name string // of the proxy; "" if it is PostgreSQL itself
+	Name string // of the proxy, LaneProxy and a number; "" if it is PostgreSQL itself
 	DSN  string
 
 	Proxy   Process                                // what can be broken; nil if it is PostgreSQL itself

@@ -49,10 +49,10 @@ func (k Kind) String() string {
 // MarshalText puts the kind's name into JSON.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// The lanes of a history that are no worker's. Those of proxies are called
-// as their Gates are.
+// The lanes of a history that are no worker's.
 const (
 	LaneEtcd     = "etcd"
+	LaneProxy    = "proxy" // the names of Gates begin so
 	LanePostgres = "PostgreSQL"
 )
 

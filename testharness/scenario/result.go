@@ -18,12 +18,12 @@ type Result struct {
 	Others      []Verdict `json:"others,omitempty"`
 	Protected   Verdict   `json:"protected"`
 
-	story Story
+	Story Story `json:"-"`
 }
 
 // NewResult sorts the verdicts of a story's runs.
 func NewResult(story Story, verdicts []Verdict) Result {
-	r := Result{Scenario: story.Name, Title: story.Title, Case: story.Case, story: story}
+	r := Result{Scenario: story.Name, Title: story.Title, Case: story.Case, Story: story}
 	controls := slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Arm == ArmFenced })
 	for _, v := range verdicts {
 		if v.Arm == ArmFenced {
@@ -36,11 +36,18 @@ func NewResult(story Story, verdicts []Verdict) Result {
 	return r
 }
 
+// Controls are the runs without fencing, from the least to the most.
+func (r Result) Controls() []Verdict {
+	all := append(slices.Clone(r.Others), r.Unprotected)
+	slices.SortFunc(all, func(a, b Verdict) int { return int(a.Arm) - int(b.Arm) })
+	return all
+}
+
 // Check returns nil if the runs show what they are to show: damage in each
 // control run; through the proxy none, and refusals with the codes that the
 // story is about.
 func (r Result) Check() error {
-	for _, v := range append([]Verdict{r.Unprotected}, r.Others...) {
+	for _, v := range r.Controls() {
 		if !v.Damaged() {
 			return fmt.Errorf("%s: the run %q shows no damage", r.Scenario, v.Arm)
 		}
@@ -60,12 +67,12 @@ func (r Result) Check() error {
 func (r Result) checkCodes() error {
 	refused := map[fencing.Code]bool{}
 	for _, rejection := range r.Protected.Rejections {
-		if !slices.Contains(r.story.Codes, rejection.Code) {
-			return fmt.Errorf("%s: %s was refused with %s, want %v", r.Scenario, rejection.Actor, rejection.Code, r.story.Codes)
+		if !slices.Contains(r.Story.Codes, rejection.Code) {
+			return fmt.Errorf("%s: %s was refused with %s, want %v", r.Scenario, rejection.Actor, rejection.Code, r.Story.Codes)
 		}
 		refused[rejection.Code] = true
 	}
-	if len(r.story.Codes) > 0 && len(refused) == 0 {
+	if len(r.Story.Codes) > 0 && len(refused) == 0 {
 		return fmt.Errorf("%s: nothing was refused through the proxy", r.Scenario)
 	}
 	return nil

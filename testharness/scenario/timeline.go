@@ -12,22 +12,16 @@ type Timeline struct {
 	Out    io.Writer
 	Colour bool
 
-	granted granted
-	at      *front
+	teller *Teller
 }
 
 // NewTimeline prints to out.
 func NewTimeline(out io.Writer, colour bool) *Timeline {
-	t := &Timeline{Out: out, Colour: colour}
-	t.Begin()
-	return t
+	return &Timeline{Out: out, Colour: colour, teller: NewTeller()}
 }
 
 // Begin is called before the first event of each run.
-func (t *Timeline) Begin() {
-	t.granted = granted{}
-	t.at = newFront(t.granted)
-}
+func (t *Timeline) Begin() { t.teller = NewTeller() }
 
 // A colour is an ANSI escape sequence (ECMA-48, SGR).
 type colour string
@@ -63,48 +57,25 @@ func (t *Timeline) Bad(format string, args ...any) {
 
 // Print prints an event.
 func (t *Timeline) Print(e Event) {
-	text, c := e.Text, plain
-	switch e.Kind {
-	case KindNote, KindLine, KindSent:
-		c = dim
-	case KindLock:
-		t.granted[Hold{e.Key, e.Token}] = true
-		c = cyan
-	case KindConnected:
-		t.at.advance(e)
-	case KindPause, KindExpired, KindResume, KindCrash, KindFault, KindHeal:
-		c = yellow
-	case KindCommit:
-		text, c = t.commit(e)
-	case KindRefused:
-		text, c = fmt.Sprintf("%s: REFUSED %s %s", e.Story, e.Code, text), green
-	case KindFailed:
-		text, c = fmt.Sprintf("%s: failed %s %s", e.Story, e.Code, text), red
-	case KindRows:
-		text = "in the database: " + text
-	case KindWrong:
-		text, c = "WRONG: "+text, red
-	case KindHeld, KindRead, KindStep, KindReleased:
-	}
-	who := e.Actor
-	switch {
-	case e.Kind == KindRows || e.Kind == KindWrong:
-		who = ""
-	case e.Token > 0 && e.Kind != KindExpired:
-		who = fmt.Sprintf("%s/%d", e.Actor, e.Token)
-	}
-	fmt.Fprintf(t.Out, "  %7.3fs  %-10s %s\n", e.At.Round(time.Millisecond).Seconds(), who, t.paint(c, text))
+	told := t.teller.Tell(e)
+	fmt.Fprintf(t.Out, "  %7.3fs  %-10s %s\n", e.At.Round(time.Millisecond).Seconds(), told.Who, t.paint(told.Tone.colour(), told.Text))
 }
 
-// commit tells a commit, and whether it should have been accepted.
-func (t *Timeline) commit(e Event) (string, colour) {
-	if !t.granted.all(e) {
-		return e.Text + ": accepted, though no lock gave that number: a FORGED WRITE", red
+func (t Tone) colour() colour {
+	switch t {
+	case ToneNote:
+		return dim
+	case ToneLock:
+		return cyan
+	case ToneFault:
+		return yellow
+	case ToneGood:
+		return green
+	case ToneBad:
+		return red
+	default:
+		return plain
 	}
-	if newest := t.at.stale(e); newest != 0 {
-		return fmt.Sprintf("%s: accepted, though token %d is at work: a STALE WRITE", e.Text, newest), red
-	}
-	return e.Text + ": accepted", green
 }
 
 func (t *Timeline) paint(c colour, text string) string {

@@ -1,0 +1,131 @@
+package report_test
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/scenario"
+	"github.com/fenceproxy/fenceproxy/testharness/scenario/report"
+)
+
+// history is a takeover through two proxies, and the write that comes too
+// late: accepted or refused.
+func history(late scenario.Event) []scenario.Event {
+	late.Actor, late.Via, late.Key, late.Token, late.At = "A", "proxy 1", "k", 2, 3*time.Second
+	return []scenario.Event{
+		{Actor: "A", Via: "proxy 1", Kind: scenario.KindLock, Key: "k", Token: 2, Text: "holds the lock"},
+		{Actor: "A", Via: "proxy 1", Kind: scenario.KindConnected, Key: "k", Token: 2, Text: "connects"},
+		{Actor: "A", Via: "proxy 1", Kind: scenario.KindPause, Key: "k", Token: 2, Text: "is paused"},
+		{Actor: "etcd", Kind: scenario.KindExpired, Key: "k", Token: 2, Text: "takes the lock away", At: 2 * time.Second},
+		{Actor: "B", Via: "proxy 2", Kind: scenario.KindLock, Key: "k", Token: 3, Text: "holds the lock", At: 2 * time.Second},
+		{Actor: "B", Via: "proxy 2", Kind: scenario.KindConnected, Key: "k", Token: 3, Text: "connects", At: 2 * time.Second},
+		{Actor: "B", Via: "proxy 2", Kind: scenario.KindCommit, Key: "k", Token: 3, Text: "writes", At: 2 * time.Second},
+		{Actor: "A", Via: "proxy 1", Kind: scenario.KindResume, Key: "k", Token: 2, Text: "wakes up", At: 3 * time.Second},
+		late,
+		{Kind: scenario.KindRows, Text: "<b>one & only</b>", At: 3 * time.Second},
+	}
+}
+
+func results() []scenario.Result {
+	story := scenario.Story{Name: "s", Title: "A title", Text: "What\nhappens.", Right: "one", Codes: []fencing.Code{fencing.CodeStale}}
+	accepted := scenario.Event{Kind: scenario.KindCommit, Text: "writes late"}
+	refused := scenario.Event{Kind: scenario.KindRefused, Story: "writes late", Code: fencing.CodeStale, Text: "stale_token: k"}
+	return []scenario.Result{scenario.NewResult(story, []scenario.Verdict{
+		scenario.Judge(scenario.ArmEtcd, history(accepted)), scenario.Judge(scenario.ArmFenced, history(refused)),
+	})}
+}
+
+func write(t *testing.T, results []scenario.Result) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := report.Write(&out, results, "by a test"); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestWrite(t *testing.T) {
+	page := write(t, results())
+	for _, want := range []string{
+		"All as promised", "1 stale write", "no damage, 1 refused (LF001)", "a STALE WRITE", "writes late: REFUSED LF001",
+		">proxy 1</text>", ">proxy 2</text>", ">etcd</text>", ">PostgreSQL</text>", "&lt;b&gt;one &amp; only&lt;/b&gt;",
+		`class="pause"`, `class="lease hue0"`, `class="lease hue1"`, "What happens.", "prefers-color-scheme: dark", "by a test",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want %q in the page", want)
+		}
+	}
+}
+
+// A run that isn't as promised is told so at the top, in the table and in its
+// own place.
+func TestWrite_NotAsPromised(t *testing.T) {
+	all := results()
+	all[0].Protected = all[0].Unprotected
+	if got := strings.Count(write(t, all), "Not as promised"); got != 3 {
+		t.Errorf("got it %d times, want 3", got)
+	}
+}
+
+// The file is all there is: nothing is fetched, nothing is run.
+func TestWrite_SelfContained(t *testing.T) {
+	page := write(t, results())
+	tokens := html.NewTokenizer(strings.NewReader(page))
+	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {
+		token := tokens.Token()
+		switch token.Data {
+		case "script", "link", "img", "iframe", "object", "image", "use":
+			t.Errorf("got <%s>", token.Data)
+		}
+		for _, a := range token.Attr {
+			if strings.HasPrefix(a.Key, "on") || (a.Key == "src" || a.Key == "href") && !strings.HasPrefix(a.Val, "#") {
+				t.Errorf("got %s=%q", a.Key, a.Val)
+			}
+		}
+	}
+	if strings.Contains(page, "url(") || strings.Contains(page, "@import") {
+		t.Error("the style sheet fetches something")
+	}
+}
+
+// The texts of two events never stand on one another, and none is wider than
+// its column.
+func TestWrite_Texts(t *testing.T) {
+	long := scenario.Event{Kind: scenario.KindRefused, Code: fencing.CodeStale, Story: "writes late",
+		Text: strings.Repeat("superseded ", 12) + strings.Repeat("x", 100)}
+	story := results()[0].Story
+	page := write(t, []scenario.Result{scenario.NewResult(story, []scenario.Verdict{
+		scenario.Judge(scenario.ArmEtcd, history(long)), scenario.Judge(scenario.ArmFenced, history(long)),
+	})})
+	const leastApart = 14
+	last := ""
+	for _, m := range regexp.MustCompile(`<text class="(?:plain|note|lock|fault|good|bad|refused)" x="[0-9.]+" y="([0-9.]+)">(.*)</text>`).FindAllStringSubmatch(page, -1) {
+		plain := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(m[2], ""))
+		if n := len([]rune(plain)); n > 44 {
+			t.Errorf("got %d characters in a line: %s", n, plain)
+		}
+		if last != "" && number(t, m[1]) > number(t, last) && number(t, m[1])-number(t, last) < leastApart {
+			t.Errorf("%q is %s below %s, want at least %d between them", plain, m[1], last, leastApart)
+		}
+		last = m[1]
+	}
+	if last == "" {
+		t.Error("got no texts")
+	}
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
