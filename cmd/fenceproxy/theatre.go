@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -24,8 +22,6 @@ const (
 	// runsAtOnce is how many runs are played at a time: most of one is
 	// waiting for a lease to run out.
 	runsAtOnce = 3
-	// proxiesEach is how many proxies a fenced run has.
-	proxiesEach = 2
 )
 
 // A theatre is where stories are played: one PostgreSQL and one etcd, with a
@@ -127,86 +123,21 @@ func (t *theatre) playIn(ctx context.Context, r *showing, database string) (v sc
 	if err := t.stack.CreateDatabase(ctx, database); err != nil {
 		return v, err
 	}
-	straight := t.stack.DSN(stack.RoleApp, database)
-	stage := &scenario.Stage{
-		Arm:     r.arm,
-		History: r.history,
-		Etcd:    t.stack.Client,
-		Prefix:  "/demo/" + database + "/",
-		TTL:     demoTTL,
-		Command: []string{t.self, actorName},
-		Admin:   straight,
-		Gates:   []*scenario.Gate{{DSN: straight}},
+	h := &house{theatre: t, database: database, prefix: "/demo/" + database + "/"}
+	defer func() { err = errors.Join(err, h.close()) }()
+	if err := h.open(ctx, r.arm); err != nil {
+		return v, err
 	}
-	if r.arm == scenario.ArmFenced {
-		gates, err := t.fence(ctx, database, stage)
-		defer closeGates(gates)
-		if err != nil {
-			return v, err
-		}
-		stage.Gates = gates
+	stage := &scenario.Stage{
+		Arm:       r.arm,
+		History:   r.history,
+		Etcd:      t.stack.Client,
+		Prefix:    h.prefix,
+		TTL:       demoTTL,
+		Command:   []string{t.self, actorName},
+		Admin:     t.stack.DSN(stack.RoleApp, database),
+		Gates:     h.gates,
+		Backstage: h,
 	}
 	return stage.Run(ctx, r.story)
-}
-
-// fence puts proxies before the database of a run, each a process of its own.
-// The gates that it returns are to be closed, after an error too.
-func (t *theatre) fence(ctx context.Context, database string, stage *scenario.Stage) (gates []*scenario.Gate, err error) {
-	if err := t.stack.Install(ctx, database); err != nil {
-		return nil, err
-	}
-	stage.Protect = func(ctx context.Context, table, template string) error {
-		return t.protect(ctx, database, table, template)
-	}
-	for i := range proxiesEach {
-		gate, err := t.openGate(ctx, fmt.Sprintf("proxy %d", i+1), database, stage.Prefix)
-		if err != nil {
-			return gates, err
-		}
-		gates = append(gates, gate)
-	}
-	return gates, nil
-}
-
-func (t *theatre) openGate(ctx context.Context, name, database, prefix string) (*scenario.Gate, error) {
-	p, err := t.startProxy(ctx, database, prefix, "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	return &scenario.Gate{
-		Name:  name,
-		DSN:   t.stack.ProxyDSN(p.Addr, stack.RoleApp, database),
-		Proxy: p,
-		Restart: func(ctx context.Context) (scenario.Process, error) {
-			return t.startProxy(ctx, database, prefix, p.Addr)
-		},
-	}, nil
-}
-
-func (t *theatre) startProxy(ctx context.Context, database, prefix, addr string) (*stack.Process, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.stack.StartProcess(ctx, database, []string{t.self}, "--lock-prefix", prefix, "--listen", addr)
-}
-
-func closeGates(gates []*scenario.Gate) {
-	for _, g := range gates {
-		g.Proxy.Kill()
-	}
-}
-
-// protect is fenceproxy protect, as the owner of schema fence, who needs the
-// right to make triggers on the application's table.
-func (t *theatre) protect(ctx context.Context, database, table, template string) error {
-	key, err := fencing.ParseTemplate(template)
-	if err != nil {
-		return err
-	}
-	conn, err := pgx.Connect(ctx, t.stack.DSN(postgres.Superuser, database))
-	if err != nil {
-		return fmt.Errorf("connect to guard %s: %w", table, err)
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = fencing.Protect(ctx, conn, table, key, fencing.ReplicaUnset)
-	return err
 }

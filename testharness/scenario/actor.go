@@ -34,8 +34,12 @@ type Actor struct {
 // hire starts the process of an actor.
 func (s *Stage) hire(name string, gate *Gate) (*Actor, error) {
 	a := &Actor{Name: name, stage: s, gate: gate, replies: make(chan Reply, 1)}
+	etcd := strings.Join(s.Etcd.Endpoints(), ",")
+	if gate.Etcd != nil {
+		etcd = "http://" + gate.Etcd.Addr()
+	}
 	a.cmd = exec.Command(s.Command[0], append(s.Command[1:len(s.Command):len(s.Command)],
-		"--etcd", strings.Join(s.Etcd.Endpoints(), ","), "--lock-prefix", s.Prefix)...)
+		"--etcd", etcd, "--lock-prefix", s.Prefix)...)
 	a.cmd.Stderr = os.Stderr
 	a.cmd.SysProcAttr = child.Attributes()
 	orders, err := a.cmd.StdinPipe()
@@ -242,8 +246,14 @@ func (a *Actor) tellRefusal(r Reply, story string) {
 }
 
 // Pause stops the actor's process, as a long garbage collection or a suspended
-// virtual machine would.
-func (a *Actor) Pause() { a.signal(syscall.SIGSTOP, KindPause, "is paused (SIGSTOP)") }
+// virtual machine would. What is sent to it from then on it does when it wakes
+// up.
+func (a *Actor) Pause() {
+	a.signal(syscall.SIGSTOP, KindPause, "is paused (SIGSTOP)")
+	if a.stage.err == nil {
+		a.stage.awaitStop(a.Name, a.cmd.Process.Pid)
+	}
+}
 
 // Wake lets the actor's process go on.
 func (a *Actor) Wake() {

@@ -169,6 +169,7 @@ func preparedTransaction() Story {
 		Right:    "one invoice, B's",
 		Controls: []Arm{ArmEtcd},
 		Codes:    append([]fencing.Code{fencing.CodeNotFenceable}, tookOver...),
+		Must:     fencing.CodeNotFenceable,
 		Play: func(s *Stage) {
 			a, b := s.Worker("A"), s.Worker("B")
 			a.TakeOver(invoiceKey, begin(), countInvoices(), writeInvoice("A"),

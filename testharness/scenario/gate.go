@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/fenceproxy/fenceproxy/testharness/fault"
 )
 
 // A Gate is where actors connect.
 type Gate struct {
 	Name string // of the proxy, LaneProxy and a number; "" if it is PostgreSQL itself
 	DSN  string
+	Etcd *fault.Link // how those at the gate reach etcd: its workers and its proxy
 
 	Proxy   Process                                // what can be broken; nil if it is PostgreSQL itself
 	Restart func(context.Context) (Process, error) // starts a Proxy that was killed, at the same address
@@ -18,6 +21,7 @@ type Gate struct {
 
 // A Process is one that can be paused and killed.
 type Process interface {
+	PID() int
 	Signal(os.Signal) error
 	Kill()
 }
@@ -30,6 +34,7 @@ func (a *Actor) PauseProxy() {
 		return
 	}
 	a.signalProxy(syscall.SIGSTOP, KindPause, "is paused (SIGSTOP)")
+	a.stage.awaitStop(a.gate.Name, a.gate.Proxy.PID())
 }
 
 // WakeProxy undoes PauseProxy.
@@ -67,4 +72,25 @@ func (a *Actor) signalProxy(signal syscall.Signal, kind Kind, text string) {
 	if err := a.gate.Proxy.Signal(signal); err != nil {
 		a.stage.fail(fmt.Errorf("send %v to %s: %w", signal, a.gate.Name, err))
 	}
+}
+
+// CutOff cuts the machine of the actor, and of the proxy that its session
+// goes through, off from etcd.
+func (a *Actor) CutOff() {
+	a.link(fault.Cut, KindFault, "cut off from etcd")
+}
+
+// Join undoes CutOff.
+func (a *Actor) Join() { a.link(fault.Open, KindHeal, "reached by etcd again") }
+
+func (a *Actor) link(mode fault.Mode, kind Kind, text string) {
+	if a.stage.err != nil {
+		return
+	}
+	a.gate.Etcd.Set(mode)
+	who := a.Name + "'s machine is "
+	if a.gate.Name != "" {
+		who = a.Name + "'s machine, with " + a.gate.Name + ", is "
+	}
+	a.stage.record(Event{Actor: LaneEtcd, Kind: kind, Text: who + text})
 }

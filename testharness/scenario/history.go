@@ -30,13 +30,14 @@ const (
 	KindCrash                 // a process was killed
 	KindFault                 // something was broken, but for pauses and crashes
 	KindHeal                  // and mended
+	KindRenewed               // etcd was replaced: no number that was got before means anything
 	KindRows                  // what stands in the database at the end
 	KindWrong                 // what of it is wrong
 )
 
 var kindNames = [...]string{
 	"note", "line", "lock", "connected", "held", "read", "pause", "expired", "resume", "sent",
-	"step", "commit", "refused", "failed", "released", "crash", "fault", "heal", "rows", "wrong",
+	"step", "commit", "refused", "failed", "released", "crash", "fault", "heal", "renewed", "rows", "wrong",
 }
 
 func (k Kind) String() string {

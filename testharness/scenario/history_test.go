@@ -100,6 +100,18 @@ func TestResult_Check(t *testing.T) {
 	}
 }
 
+// Some stories are about one code, and not done with another one.
+func TestResult_Check_Must(t *testing.T) {
+	story := scenario.Story{Name: "s", Codes: []fencing.Code{fencing.CodeUnverified, fencing.CodeStale}, Must: fencing.CodeUnverified}
+	damaged := scenario.Verdict{Arm: scenario.ArmEtcd, StaleCommits: 1}
+	for code, want := range map[fencing.Code]bool{fencing.CodeUnverified: true, fencing.CodeStale: false} {
+		refused := scenario.Verdict{Arm: scenario.ArmFenced, Rejections: []scenario.Rejection{{Code: code}}}
+		if err := scenario.NewResult(story, []scenario.Verdict{damaged, refused}).Check(); (err == nil) != want {
+			t.Errorf("refused with %s: got %v", code, err)
+		}
+	}
+}
+
 func TestJudge_ForgedCommits(t *testing.T) {
 	const lock, connected, commit = scenario.KindLock, scenario.KindConnected, scenario.KindCommit
 	for name, c := range map[string]struct {
@@ -111,6 +123,8 @@ func TestJudge_ForgedCommits(t *testing.T) {
 		"never granted":          {[]scenario.Event{event("A", lock, 2), event("B", connected, 9), event("B", commit, 9)}, 1, 0},
 		"nobody is behind a lie": {[]scenario.Event{event("A", lock, 2), event("B", connected, 9), event("A", commit, 2)}, 0, 0},
 		"another key's number":   {[]scenario.Event{event("A", lock, 2), {Actor: "A", Kind: commit, Key: "other", Token: 2}}, 1, 0},
+		"got before etcd was replaced": {[]scenario.Event{event("A", lock, 9), {Kind: scenario.KindRenewed}, event("B", lock, 2),
+			event("B", connected, 2), event("B", commit, 2), event("A", commit, 9)}, 1, 0},
 		"one of two locks is stale": {[]scenario.Event{event("A", lock, 2), {Kind: lock, Key: "j", Token: 3}, {Kind: lock, Key: "j", Token: 4},
 			{Actor: "B", Kind: connected, Key: "j", Token: 4},
 			{Actor: "A", Kind: commit, Key: "k", Token: 2, Also: []scenario.Hold{{Key: "j", Token: 3}}}}, 0, 1},

@@ -24,6 +24,34 @@ func proxyCrash() Story {
 	}
 }
 
+func pausedProxy() Story {
+	return Story{
+		Name:  "paused-proxy",
+		Title: "It isn't the worker that is paused, but its proxy, with a write inside",
+		Case:  21,
+		Text: "A's write is on its way when the proxy is paused (without fencing: A itself), and the machine loses etcd. B\n" +
+			"takes over through another proxy. Then the paused one wakes up and sends on what it has.",
+		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
+		Right:    "paid, says B",
+		Controls: []Arm{ArmEtcd},
+		Codes:    tookOver,
+		Play: func(s *Stage) {
+			a, b := s.Worker("A"), s.Worker("B")
+			a.TakeOver(orderKey, setOrder("A", "packed"))
+			b.LineUp(orderKey)
+			a.PauseProxy()
+			a.Send(setOrder("A", "shipped"))
+			a.CutOff()
+			s.AwaitExpiry(a)
+			b.Locked(orderKey)
+			b.Connect()
+			b.Do(setOrder("B", "paid"))
+			a.WakeProxy()
+			a.Answer()
+		},
+	}
+}
+
 func pipelinedBatch() Story {
 	return Story{
 		Name:  "pipelined-batch",

@@ -75,5 +75,8 @@ func (r Result) checkCodes() error {
 	if len(r.Story.Codes) > 0 && len(refused) == 0 {
 		return fmt.Errorf("%s: nothing was refused through the proxy", r.Scenario)
 	}
+	if must := r.Story.Must; must != "" && !refused[must] {
+		return fmt.Errorf("%s: nothing was refused with %s", r.Scenario, must)
+	}
 	return nil
 }

@@ -11,7 +11,20 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/child"
 )
+
+// A Backstage does what no worker does.
+type Backstage interface {
+	// Protect puts a guard on a table by a key template, where there is
+	// schema fence.
+	Protect(ctx context.Context, table, template string) error
+	// ReplaceEtcd has all gates lead to another etcd, which is empty.
+	ReplaceEtcd(ctx context.Context) (*clientv3.Client, error)
+	// AdoptEtcd has the database take tokens from that one. It ends all
+	// sessions of the database.
+	AdoptEtcd(ctx context.Context) error
+}
 
 // A Stage is where one run of a story is played. The first step that can't be
 // taken ends the play: the steps after it do nothing, so that a story reads
@@ -26,9 +39,7 @@ type Stage struct {
 	Admin   string        // DSN for tables, results and expiring locks, straight to PostgreSQL
 	Gates   []*Gate       // the actors are dealt out among them
 
-	// Protect puts a guard on a table by a key template. Set where Arm is
-	// ArmFenced.
-	Protect func(ctx context.Context, table, template string) error
+	Backstage Backstage // for the stories that need it
 
 	ctx   context.Context // of the play, which is all that a Stage lives for
 	err   error
@@ -48,7 +59,7 @@ func (s *Stage) Run(ctx context.Context, story Story) (v Verdict, err error) {
 	if s.conn, err = pgx.Connect(ctx, s.Admin); err != nil {
 		return v, fmt.Errorf("connect for the tables: %w", err)
 	}
-	defer s.conn.Close(context.WithoutCancel(ctx))
+	defer func() { s.conn.Close(context.WithoutCancel(ctx)) }()
 	if _, err := s.conn.Exec(ctx, story.Tables+"; "+expiringTable); err != nil {
 		return v, fmt.Errorf("make the tables: %w", err)
 	}
@@ -76,7 +87,7 @@ func (s *Stage) furnish(story Story) error {
 		if s.Arm != ArmFenced {
 			break
 		}
-		if err := s.Protect(s.ctx, table, template); err != nil {
+		if err := s.Backstage.Protect(s.ctx, table, template); err != nil {
 			return fmt.Errorf("guard %s: %w", table, err)
 		}
 	}
@@ -205,6 +216,41 @@ func (s *Stage) Revoke(a *Actor, key string) {
 		Text: "the lease of " + a.Name + "'s lock " + key + " is revoked: the lock is taken from it"})
 }
 
+// ReplaceEtcd puts an empty etcd in the place of the one there is. All locks
+// are gone, and its numbers begin at the beginning.
+func (s *Stage) ReplaceEtcd() {
+	if s.err != nil {
+		return
+	}
+	client, err := s.Backstage.ReplaceEtcd(s.ctx)
+	if err != nil {
+		s.fail(fmt.Errorf("replace etcd: %w", err))
+		return
+	}
+	s.Etcd = client
+	s.record(Event{Actor: LaneEtcd, Kind: KindRenewed, Text: "is replaced by an empty one: all locks are gone, and numbers begin again"})
+}
+
+// AdoptEtcd has an operator take the new etcd for good.
+func (s *Stage) AdoptEtcd() {
+	if s.err != nil {
+		return
+	}
+	if err := s.Backstage.AdoptEtcd(s.ctx); err != nil {
+		s.fail(fmt.Errorf("adopt etcd: %w", err))
+		return
+	}
+	s.record(Event{Actor: LanePostgres, Kind: KindHeal, Text: "an operator runs fenceproxy adopt-lineage: all sessions are ended, all marks removed"})
+	// Ours too.
+	conn, err := pgx.Connect(s.ctx, s.Admin)
+	if err != nil {
+		s.fail(fmt.Errorf("connect again: %w", err))
+		return
+	}
+	s.conn.Close(s.ctx)
+	s.conn = conn
+}
+
 // Revision is how far etcd has come: what a program sees that takes the
 // revision of an answer for its token.
 func (s *Stage) Revision() fencing.Token {
@@ -235,6 +281,18 @@ func (s *Stage) gone(h Hold) (bool, error) {
 	return err == nil && len(got.Kvs) == 0, err
 }
 
+// busy has etcd come n revisions further, by other clients' work.
+func (s *Stage) busy(n int) {
+	for range n {
+		if s.err != nil {
+			return
+		}
+		if _, err := s.Etcd.Put(s.ctx, s.Prefix+"other", ""); err != nil {
+			s.fail(fmt.Errorf("be another client of etcd: %w", err))
+		}
+	}
+}
+
 // exec runs a statement of the story itself.
 func (s *Stage) exec(sql string, args ...any) {
 	if s.err != nil {
@@ -251,6 +309,11 @@ func (s *Stage) See(what, query string, args ...any) {
 		err = s.conn.QueryRow(s.ctx, query, args...).Scan(&ok)
 		return ok, err
 	})
+}
+
+// awaitStop waits until a process has stopped that was told to.
+func (s *Stage) awaitStop(name string, pid int) {
+	s.Await(name+" to stop", func() (bool, error) { return child.Stopped(pid) })
 }
 
 // awaitTimeout is longer than anything takes that a story waits for.

@@ -19,7 +19,8 @@ type Story struct {
 	Tokens []string          // the tables that have the trigger of ArmHomemade
 
 	Controls []Arm          // the runs that show the damage
-	Codes    []fencing.Code // what refuses through the proxy; at least one of them must
+	Codes    []fencing.Code // what may refuse through the proxy; at least one of them must
+	Must     fencing.Code   // one of them that has to be heard, if it can be said which
 
 	Play func(*Stage)
 }
@@ -34,7 +35,8 @@ func Stories() []Story {
 		monthlyInvoices(), nightlyInterest(), paymentWebhook(), lastLaptop(), campaign(), dailyReport(),
 		phantomLock(), waiter(), headerRevision(),
 		revokedLease(), idleSession(), twoLocks(), repeatableRead(),
-		proxyCrash(), pipelinedBatch(),
+		proxyCrash(), pausedProxy(), pipelinedBatch(),
+		cutOff(), replacedEtcd(),
 		tamperedMark(), preparedTransaction(), roundTheProxy(),
 		formerHolder(), vanishedHolder(), counter(),
 	}

@@ -40,19 +40,14 @@ type Telling struct {
 }
 
 // A Teller tells the events of one run, in their order.
-type Teller struct {
-	granted granted
-	at      *front
-}
+type Teller struct{ at *front }
 
 // NewTeller is for one run.
-func NewTeller() *Teller {
-	g := granted{}
-	return &Teller{granted: g, at: newFront(g)}
-}
+func NewTeller() *Teller { return &Teller{newFront()} }
 
 // Tell puts an event into words.
 func (t *Teller) Tell(e Event) Telling {
+	t.at.advance(e)
 	told := Telling{Who: e.Actor, Text: e.Text}
 	if e.Token > 0 && e.Kind != KindExpired {
 		told.Who = fmt.Sprintf("%s/%d", e.Actor, e.Token)
@@ -61,11 +56,8 @@ func (t *Teller) Tell(e Event) Telling {
 	case KindNote, KindLine, KindSent:
 		told.Tone = ToneNote
 	case KindLock:
-		t.granted[Hold{e.Key, e.Token}] = true
 		told.Tone = ToneLock
-	case KindConnected:
-		t.at.advance(e)
-	case KindPause, KindExpired, KindResume, KindCrash, KindFault, KindHeal:
+	case KindPause, KindExpired, KindResume, KindCrash, KindFault, KindHeal, KindRenewed:
 		told.Tone = ToneFault
 	case KindCommit:
 		told.Text, told.Tone = t.commit(e)
@@ -77,14 +69,14 @@ func (t *Teller) Tell(e Event) Telling {
 		told.Who, told.Text = "", "in the database: "+e.Text
 	case KindWrong:
 		told.Who, told.Text, told.Tone = "", "WRONG: "+e.Text, ToneBad
-	case KindHeld, KindRead, KindStep, KindReleased:
+	case KindConnected, KindHeld, KindRead, KindStep, KindReleased:
 	}
 	return told
 }
 
 // commit tells a commit, and whether it should have been accepted.
 func (t *Teller) commit(e Event) (string, Tone) {
-	if !t.granted.all(e) {
+	if t.at.forged(e) {
 		return e.Text + ": accepted, though no lock gave that number: a FORGED WRITE", ToneBad
 	}
 	if newest := t.at.stale(e); newest != 0 {

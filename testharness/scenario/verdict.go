@@ -21,7 +21,9 @@ type Verdict struct {
 	Arm Arm `json:"arm"`
 	// StaleCommits counts the commits that were acknowledged under a token
 	// although a session with a higher token for the same key had had an
-	// answer before (invariant I2 of the protocol).
+	// answer before (invariant I2 of the protocol). A story sees to it that
+	// what is acknowledged then was not carried out earlier: it sends it
+	// afterwards, or to a process that has stopped.
 	StaleCommits int `json:"stale_commits"`
 	// ForgedCommits counts the commits that were acknowledged under a number
 	// that nobody ever got with the lock.
@@ -40,15 +42,13 @@ func (v Verdict) Damaged() bool {
 // Judge reads the history of a run from its beginning.
 func Judge(arm Arm, events []Event) Verdict {
 	v := Verdict{Arm: arm, Rejections: []Rejection{}, Rows: []string{}, Wrong: []string{}, Events: events}
-	granted := grants(events)
-	at := newFront(granted)
+	at := newFront()
 	for _, e := range events {
+		at.advance(e)
 		switch e.Kind {
-		case KindConnected:
-			at.advance(e)
 		case KindCommit:
 			switch {
-			case !granted.all(e):
+			case at.forged(e):
 				v.ForgedCommits++
 			case at.stale(e) != 0:
 				v.StaleCommits++
@@ -64,40 +64,38 @@ func Judge(arm Arm, events []Event) Verdict {
 	return v
 }
 
-// granted is every number that somebody got together with a lock.
-type granted map[Hold]bool
-
-func grants(events []Event) granted {
-	g := granted{}
-	for _, e := range events {
-		if e.Kind == KindLock {
-			g[Hold{e.Key, e.Token}] = true
-		}
-	}
-	return g
-}
-
-// all says whether what the event presents was all granted. An event that
-// presents nothing is nobody's lie.
-func (g granted) all(e Event) bool {
-	return !slices.ContainsFunc(e.holds(), func(h Hold) bool { return !g[h] })
-}
-
-// A front is how far the sessions that had an answer have come, for each key.
-// Numbers that were never granted don't count: nobody is behind a lie.
+// A front is how far a history has come: which numbers were got with locks,
+// and the highest of them, for each key, that a session had an answer under.
+// Numbers that nobody got don't count: nobody is behind a lie.
 type front struct {
-	granted granted
+	granted map[Hold]bool
 	highest map[string]fencing.Token
 }
 
-func newFront(g granted) *front { return &front{g, map[string]fencing.Token{}} }
+func newFront() *front {
+	return &front{granted: map[Hold]bool{}, highest: map[string]fencing.Token{}}
+}
 
+// advance takes the next event in.
 func (f *front) advance(e Event) {
-	for _, h := range e.holds() {
-		if f.granted[h] {
-			f.highest[h.Key] = max(f.highest[h.Key], h.Token)
+	switch e.Kind {
+	case KindLock:
+		f.granted[Hold{e.Key, e.Token}] = true
+	case KindConnected:
+		for _, h := range e.holds() {
+			if f.granted[h] {
+				f.highest[h.Key] = max(f.highest[h.Key], h.Token)
+			}
 		}
+	case KindRenewed:
+		*f = *newFront()
 	}
+}
+
+// forged says whether the event shows a number that nobody got. An event that
+// shows none is no lie.
+func (f *front) forged(e Event) bool {
+	return slices.ContainsFunc(e.holds(), func(h Hold) bool { return !f.granted[h] })
 }
 
 // stale returns the token that one of the event's is behind, or 0.
