@@ -69,35 +69,38 @@ func (c *Claimer) raiseOnce(ctx context.Context, database string, p Pair, v Veri
 	claiming, breakOff := context.WithCancelCause(ctx)
 	defer breakOff(nil)
 	answered, watched := make(chan struct{}), make(chan struct{})
-	go func() {
+	// Most claims are answered long before there is anything to watch.
+	late := time.AfterFunc(c.EvictAfter, func() {
 		defer close(watched)
 		c.watchClaim(ctx, w, answered, breakOff)
-	}()
+	})
 	r, err := raise(claiming, conn, p, v, c.Name)
 	close(answered)
-	<-watched
+	if !late.Stop() {
+		<-watched
+	}
 	return r, w, err
 }
 
-// watchClaim returns when the claim was answered, was overtaken, or has run
-// out of time. It looks under the claim's own deadline, but never breaks a look
-// off because the claim was answered: that would cost the connection.
+// watchClaim watches a claim that has to wait, until it is answered, overtaken
+// or out of time. It looks under the claim's own deadline, but never breaks a
+// look off because the claim was answered: that would cost the connection.
 func (c *Claimer) watchClaim(ctx context.Context, w *watch, answered <-chan struct{}, breakOff context.CancelCauseFunc) {
-	timer := time.NewTimer(c.EvictAfter)
-	defer timer.Stop()
+	look := time.NewTimer(0)
+	defer look.Stop()
 	for {
 		select {
 		case <-answered:
 			return
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-look.C:
 		}
 		w.look(ctx)
 		if w.overtaken {
 			breakOff(errOvertaken)
 			return
 		}
-		timer.Reset(watchEvery)
+		look.Reset(watchEvery)
 	}
 }

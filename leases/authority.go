@@ -12,23 +12,25 @@ import (
 )
 
 // An Authority tells claims whether a token is the current holder's. It keeps
-// nothing from one question to the next; any number may be asked at once.
+// nothing from one question to the next; any number may be asked at once, and
+// share requests then.
 type Authority struct {
 	// Prefix is where locks live, DefaultPrefix unless set before the first
 	// question.
 	Prefix string
 
-	client *clientv3.Client
+	client  *clientv3.Client
+	readers readers
 }
 
 // NewAuthority returns an Authority that asks over client, which stays the
 // caller's to close. With a client of NewClient the refusals name causes that
 // the etcd client otherwise swallows.
 func NewAuthority(client *clientv3.Client) *Authority {
-	return &Authority{Prefix: DefaultPrefix, client: client}
+	return &Authority{Prefix: DefaultPrefix, client: client, readers: readers{client: client}}
 }
 
-// Verify asks etcd with one linearizable range whether token is the create
+// Verify asks etcd with a linearizable range whether token is the create
 // revision of the holder's key of lock key; fencing.Authority is its
 // contract. It takes as long as ctx lets it: give ctx a deadline.
 func (a *Authority) Verify(ctx context.Context, key string, token fencing.Token) (fencing.Verification, error) {
@@ -60,7 +62,7 @@ func (a *Authority) ask(ctx context.Context, lockPrefix string) (*queue, error) 
 	ctx, seen := noting(clientv3.WithRequireLeader(ctx))
 	for {
 		try, cancel := shorter(ctx)
-		q, err := readQueue(try, a.client, lockPrefix)
+		q, err := a.readers.read(try, lockPrefix)
 		// etcd knows the deadline, and may say that it has passed before the
 		// clock here does.
 		late := try.Err() != nil || timedOut(err)

@@ -35,6 +35,10 @@ var (
 	ErrAddrInUse = errors.New("address is taken")
 )
 
+// errIncomplete: etcd's answer has fewer parts than the question. It isn't shown:
+// each part is asked again by itself.
+var errIncomplete = errors.New("etcd left questions unanswered")
+
 // reason puts into words why a question to etcd over client failed with err.
 // The words are safe to show to anybody; addresses and causes are not in them.
 func reason(client *clientv3.Client, err error) string {

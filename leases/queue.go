@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -31,22 +32,50 @@ type queue struct {
 }
 
 // readQueue reads the line for the lock at lockPrefix, in one linearizable
-// range. Only direct children stand in line: a key further down belongs to a
-// lock whose name was written without escaping its slash.
+// range.
 func readQueue(ctx context.Context, kv clientv3.KV, lockPrefix string) (*queue, error) {
-	dir := lockPrefix + "/"
-	// Not keys only: etcd 3.7 leaves the lease out of such an answer, and the
-	// values of locks are empty anyway.
-	resp, err := kv.Get(ctx, dir, clientv3.WithPrefix())
+	resp, err := kv.Get(ctx, lineDir(lockPrefix), clientv3.WithPrefix())
 	if err != nil {
 		return nil, err
 	}
+	return newQueue(lineDir(lockPrefix), resp.Header, resp.Kvs), nil
+}
+
+// readQueues reads several lines in one linearizable request, all at the same
+// revision.
+func readQueues(ctx context.Context, kv clientv3.KV, lockPrefixes []string) ([]*queue, error) {
+	ranges := make([]clientv3.Op, len(lockPrefixes))
+	for i, lockPrefix := range lockPrefixes {
+		ranges[i] = clientv3.OpGet(lineDir(lockPrefix), clientv3.WithPrefix())
+	}
+	resp, err := kv.Txn(ctx).Then(ranges...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.Responses) != len(ranges) {
+		return nil, errIncomplete
+	}
+	queues := make([]*queue, len(ranges))
+	for i, lockPrefix := range lockPrefixes {
+		queues[i] = newQueue(lineDir(lockPrefix), resp.Header, resp.Responses[i].GetResponseRange().GetKvs())
+	}
+	return queues, nil
+}
+
+// lineDir returns what all keys of a lock start with.
+func lineDir(lockPrefix string) string { return lockPrefix + "/" }
+
+// newQueue takes the keys of a lock, with their values: etcd 3.7 leaves the
+// lease out of an answer without, and the values of locks are empty anyway.
+// Only direct children stand in line: a key further down belongs to a lock
+// whose name was written without escaping its slash.
+func newQueue(dir string, header *etcdserverpb.ResponseHeader, kvs []*mvccpb.KeyValue) *queue {
 	q := &queue{
 		dir:      dir,
-		revision: resp.Header.Revision,
-		cluster:  strconv.FormatUint(resp.Header.ClusterId, 16),
+		revision: header.Revision,
+		cluster:  strconv.FormatUint(header.ClusterId, 16),
 	}
-	for _, kv := range resp.Kvs {
+	for _, kv := range kvs {
 		name := strings.TrimPrefix(string(kv.Key), dir)
 		if strings.Contains(name, "/") {
 			q.nested++
@@ -55,7 +84,7 @@ func readQueue(ctx context.Context, kv clientv3.KV, lockPrefix string) (*queue, 
 		q.places = append(q.places, newPlace(kv, name))
 	}
 	q.sort()
-	return q, nil
+	return q
 }
 
 func newPlace(kv *mvccpb.KeyValue, name string) place {

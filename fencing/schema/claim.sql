@@ -85,8 +85,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_lineage fence.lineage;
-    v_mark    fence.mark;
+    v_cluster text;
+    v_lineage integer; -- of the mark
     v_first   boolean := false;
 BEGIN
     IF p_token > p_revision THEN
@@ -98,42 +98,45 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     -- fence.whereabouts, written out: a call of it would cost a third of all this.
-    system_id := (SELECT s.system_identifier FROM pg_control_system() AS s);
+    -- What reads a file is read once for each connection.
+    system_id := current_setting('fence.system_id', true);
+    IF coalesce(system_id, '') = '' THEN
+        system_id := (SELECT s.system_identifier FROM pg_control_system() AS s);
+        PERFORM set_config('fence.system_id', system_id, false);
+    END IF;
     -- Not even "held" can be said here: the primary's mark may be higher.
     IF pg_is_in_recovery() THEN
         RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction', MESSAGE = 'a standby can''t accept a claim';
     END IF;
     timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
     LOOP
-        -- In this order: where the mark was removed, the floor says so.
-        SELECT * INTO v_mark FROM fence.mark AS m WHERE m.resource_key = p_key;
-        SELECT * INTO v_lineage FROM fence.lineage AS l ORDER BY l.epoch DESC LIMIT 1;
+        -- In one statement: where the mark was removed, the floor says so.
+        SELECT l.epoch, l.cluster, m.token, m.lock_key, m.claimed_at, m.lineage,
+                greatest(l.floor, (SELECT max(h.token) FROM fence.mark AS h WHERE h.lineage = l.epoch))
+            INTO epoch, v_cluster, token, lock_key, claimed_at, v_lineage, highest
+            FROM fence.lineage AS l LEFT JOIN fence.mark AS m ON m.resource_key = p_key
+            ORDER BY l.epoch DESC LIMIT 1;
         IF NOT FOUND THEN
             INSERT INTO fence.lineage VALUES (1, p_cluster, clock_timestamp(), session_user) ON CONFLICT DO NOTHING;
             v_first := FOUND;
             CONTINUE;
         END IF;
-        epoch := v_lineage.epoch;
-        SELECT greatest(max(m.token), v_lineage.floor) INTO highest FROM fence.mark AS m WHERE m.lineage = v_lineage.epoch;
-        token := v_mark.token;
-        lock_key := v_mark.lock_key;
-        claimed_at := v_mark.claimed_at;
-        IF v_lineage.epoch <> p_epoch AND NOT v_first THEN
+        IF epoch <> p_epoch AND NOT v_first THEN
             outcome := 'replaced';
             RETURN;
-        ELSIF v_lineage.cluster <> p_cluster THEN
+        ELSIF v_cluster <> p_cluster THEN
             outcome := 'foreign';
             RETURN;
         ELSIF highest > p_revision THEN
             outcome := 'behind';
             RETURN;
-        ELSIF v_mark.token IS NULL THEN
-            INSERT INTO fence.mark VALUES (p_key, p_token, p_lock_key, v_lineage.epoch, clock_timestamp(), p_by)
+        ELSIF token IS NULL THEN
+            INSERT INTO fence.mark VALUES (p_key, p_token, p_lock_key, claim.epoch, clock_timestamp(), p_by)
                 ON CONFLICT DO NOTHING;
-        ELSIF v_mark.lineage = v_lineage.epoch AND v_mark.token > p_token THEN
+        ELSIF v_lineage = epoch AND token > p_token THEN
             outcome := 'stale';
             RETURN;
-        ELSIF v_mark.lineage = v_lineage.epoch AND v_mark.token = p_token THEN
+        ELSIF v_lineage = epoch AND token = p_token THEN
             -- A commit whose wait for its standby was broken off is visible,
             -- and yet not replicated. What is written here has to wait for the
             -- standby itself, and so for all that was written before it.
@@ -144,10 +147,10 @@ BEGIN
             RETURN;
         ELSE
             UPDATE fence.mark AS m
-                SET token = p_token, lock_key = p_lock_key, lineage = v_lineage.epoch,
+                SET token = p_token, lock_key = p_lock_key, lineage = claim.epoch,
                     claimed_at = clock_timestamp(), claimed_by = p_by
                 WHERE m.resource_key = p_key
-                  AND (m.lineage < v_lineage.epoch OR m.lineage = v_lineage.epoch AND m.token < p_token);
+                  AND (m.lineage < claim.epoch OR m.lineage = claim.epoch AND m.token < p_token);
         END IF;
         IF FOUND THEN
             outcome := 'raised';

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
@@ -41,71 +40,18 @@ func newStack(b *testing.B) *stack.Stack {
 }
 
 // claimer returns what a proxy claims with.
-func claimer(b *testing.B, s *stack.Stack) *fencing.Claimer {
+func claimer(b *testing.B, s *stack.Stack, database string, etcd *clientv3.Client) *fencing.Claimer {
 	b.Helper()
 	store, err := fencing.NewStore(s.DSN(stack.RoleFence, database))
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := fencing.NewClaimer(store, leases.NewAuthority(s.Client), nil)
+	c := fencing.NewClaimer(store, leases.NewAuthority(etcd), nil)
 	b.Cleanup(func() {
 		c.Close()
 		store.Close()
 	})
 	return c
-}
-
-// workers is how many acquire and claim at a time.
-const workers = 16
-
-// perSecond does work n times, shared among the workers, and returns how often a
-// second that was.
-func perSecond(b *testing.B, n int, work func(i int) error) float64 {
-	b.Helper()
-	var group errgroup.Group
-	group.SetLimit(workers)
-	began := time.Now()
-	for i := range n {
-		group.Go(func() error { return work(i) })
-	}
-	if err := group.Wait(); err != nil {
-		b.Fatal(err)
-	}
-	return float64(n) / time.Since(began).Seconds()
-}
-
-// BenchmarkClaims acquires locks with etcd's own Mutex, claims them, and
-// releases them again, in turns on the same servers, and tells the rates and how
-// many claims there are to a lock. PostgreSQL and etcd both write through to the
-// disk.
-func BenchmarkClaims(b *testing.B) {
-	s := newStack(b)
-	c := claimer(b, s)
-	session, err := concurrency.NewSession(s.Client)
-	if err != nil {
-		b.Fatal(err)
-	}
-	const turns, n = 5, 2000
-	var locks, claims float64
-	for b.Loop() {
-		locks, claims = 0, 0
-		for range turns {
-			held := make([]*concurrency.Mutex, n)
-			locks += perSecond(b, n, func(i int) error {
-				held[i] = concurrency.NewMutex(session, leases.DefaultPrefix+"order:"+strconv.Itoa(i))
-				return held[i].Lock(context.Background())
-			}) / turns
-			claims += perSecond(b, n, func(i int) error {
-				// Nobody else wanted the lock: the revision is the key's own.
-				p := fencing.Pair{Key: "order:" + strconv.Itoa(i), Token: fencing.Token(held[i].Header().Revision)}
-				return c.Claim(context.Background(), database, p)
-			}) / turns
-			perSecond(b, n, func(i int) error { return held[i].Unlock(context.Background()) })
-		}
-	}
-	b.ReportMetric(locks, "locks/s")
-	b.ReportMetric(claims, "claims/s")
-	b.ReportMetric(claims/locks, "claims/lock")
 }
 
 // marks is how many marks BenchmarkMarks makes, MARKS or 1,000,000.
@@ -126,7 +72,7 @@ func marks(b *testing.B) int {
 func BenchmarkMarks(b *testing.B) {
 	n := marks(b)
 	s := newStack(b)
-	c := claimer(b, s)
+	c := claimer(b, s, database, s.Client)
 	root, err := pgx.Connect(b.Context(), s.DSN(postgres.Superuser, database))
 	if err != nil {
 		b.Fatal(err)
