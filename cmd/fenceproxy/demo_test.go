@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,7 +11,8 @@ import (
 )
 
 func TestDemo_JSON(t *testing.T) {
-	code, stdout, stderr := program(t, nil, "demo", "paused-in-transaction", "monthly-invoices", "--json")
+	page := filepath.Join(t.TempDir(), "report.html")
+	code, stdout, stderr := program(t, nil, "demo", "paused-in-transaction", "monthly-invoices", "--json", "--report", page)
 	if code != 0 || stderr != "" {
 		t.Fatalf("got exit %d, %q, want 0", code, stderr)
 	}
@@ -53,6 +56,35 @@ func TestDemo_JSON(t *testing.T) {
 		if want := wantCodes[got.Scenario]; strings.Join(codes, " ") != strings.Join(want, " ") {
 			t.Errorf("%s protected: got %v, want %v", got.Scenario, codes, want)
 		}
+	}
+
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`<h2 id="paused-in-transaction">`, `<h2 id="monthly-invoices">`, "All as promised", "LF005"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("want %q in the report", want)
+		}
+	}
+}
+
+// What can't be done is said before anything is started.
+func TestDemo_Usage(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown":              {[]string{"demo", "no-such-story"}, "no scenario \"no-such-story\"; there are paused-holder, "},
+		"all and one":          {[]string{"demo", "--all", "waiter"}, "exclude each other"},
+		"a report for nowhere": {[]string{"demo", "--report", filepath.Join(t.TempDir(), "no", "report.html")}, "--report: open "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := program(t, nil, c.args...)
+			if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) {
+				t.Errorf("got exit %d, %q, %q, want 2 and %q", code, stdout, stderr, c.want)
+			}
+		})
 	}
 }
 
