@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,21 +16,31 @@ import (
 // which may be called at any time.
 func startPair(t testing.TB) (members [2]*embed.Etcd, stop [2]func()) {
 	t.Helper()
-	var peers [2]url.URL
+	all, stops := startMembers(t, len(members))
+	copy(members[:], all)
+	copy(stop[:], stops)
+	return members, stop
+}
+
+// startMembers runs a cluster of n.
+func startMembers(t testing.TB, n int) (members []*embed.Etcd, stop []func()) {
+	t.Helper()
+	peers, initial := make([]url.URL, n), make([]string, n)
 	for i := range peers {
 		peers[i] = freeURL(t)
+		initial[i] = fmt.Sprintf("m%d=%s", i, peers[i].String())
 	}
-	initial := fmt.Sprintf("m0=%s,m1=%s", peers[0].String(), peers[1].String())
 	type started struct {
 		etcd *embed.Etcd
 		err  error
 	}
-	results := [2]chan started{make(chan started, 1), make(chan started, 1)}
+	results := make([]chan started, n)
 	for i := range peers {
+		results[i] = make(chan started, 1)
 		config := foreignConfig(t.TempDir())
 		config.Name = fmt.Sprintf("m%d", i)
 		config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peers[i]}, []url.URL{peers[i]}
-		config.InitialCluster = initial
+		config.InitialCluster = strings.Join(initial, ",")
 		config.TickMs, config.ElectionMs = 50, 500
 		go func() {
 			etcd, err := embed.StartEtcd(config)
@@ -41,7 +52,7 @@ func startPair(t testing.TB) (members [2]*embed.Etcd, stop [2]func()) {
 		if got.err != nil {
 			t.Fatalf("start member %d: %v", i, got.err)
 		}
-		members[i], stop[i] = got.etcd, sync.OnceFunc(got.etcd.Close)
+		members, stop = append(members, got.etcd), append(stop, sync.OnceFunc(got.etcd.Close))
 		t.Cleanup(stop[i])
 	}
 	for _, member := range members {

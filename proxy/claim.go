@@ -77,6 +77,7 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 	if len(tag) == 0 {
 		return nil
 	}
+	s.follow(tag)
 	if !s.presented {
 		s.presented = true
 		s.srv.Metrics.Tagged.Inc()
@@ -95,8 +96,8 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 			return asRefusal(err)
 		}
 	}
-	if !s.claimed {
-		s.claimed = true
+	if !s.installed {
+		s.installed = true
 		s.own.generation++ // its statements are others now
 	}
 	return nil
@@ -143,7 +144,7 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 		// What RESET gives back is the startup packet's tag, which the backend
 		// will have: refused until it can be claimed, but not the RESET.
 		s.refused = &refusal{err: refused, retry: true, names: allSettings}
-		s.follow(m)
+		s.settleOn(m)
 		return nil
 	default:
 		s.srv.retag(s, before)
@@ -154,12 +155,12 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 	if s.refused != nil && (len(tag) > 0 || s.refused.takenBack(settings)) {
 		s.refused = nil
 	}
-	s.follow(m)
+	s.settleOn(m)
 	return nil
 }
 
-// follow lets the mirror be what the settings are about to be.
-func (s *session) follow(m mirror) {
+// settleOn lets the mirror be what the settings are about to be.
+func (s *session) settleOn(m mirror) {
 	s.mu.Lock()
 	s.mirror = m
 	s.coming = nil
@@ -224,10 +225,18 @@ func (s *session) settle() error {
 // admit decides whether statements may go to the backend, and claims what
 // they make of the tag.
 func (s *session) admit(what meaning) *fencing.Error {
+	stale := s.lookAgain()
 	if len(what.settings) > 0 {
 		if refused := s.retag(what.settings); refused != nil {
 			return refused
 		}
+		// In a block the tag that was there before counts on, for its writes.
+		if again := s.foundStale(); again != nil || s.txn.block == blockNone {
+			stale = s.lookAgain()
+		}
+	}
+	if stale != nil && !what.harmless {
+		return stale
 	}
 	if s.unread != nil && !what.harmless {
 		return s.unread

@@ -13,7 +13,7 @@ import (
 
 // mustEnclose reports whether a statement needs a block of the proxy's own.
 func (s *session) mustEnclose(st statement) bool {
-	return st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen && s.txn.block != blockFailed && s.hasTag()
+	return st.flags&sqlrewrite.MayCommit != 0 && s.txn.block != blockOpen && s.txn.block != blockFailed && s.fences()
 }
 
 // enclosable reports whether a statement does the same in a block that ends

@@ -84,7 +84,7 @@ func (s *session) guardExecute() error {
 	if err != nil {
 		return err
 	}
-	st = s.unseen(st)
+	st = s.weigh(s.unseen(st))
 	if st.empty {
 		return s.relay(queue.Execute)
 	}
@@ -159,7 +159,7 @@ func (s *session) execute(st statement) error {
 	}
 	s.segment.unknown = s.segment.unknown || !st.known
 	e := queue.Entry{Kind: queue.Execute}
-	if c != checkNone && first && within == blockNone {
+	if (c != checkNone || s.segment.enclosed) && first && within == blockNone {
 		e.Alone = uint8(aloneAs(st.flags))
 	}
 	if s.txn.ends != ended || alone {
@@ -213,6 +213,9 @@ func (s *session) guardSync() error {
 		}
 	}
 	s.synced()
+	if s.segment.executed {
+		s.lookAgain()
+	}
 	if err := s.injectLate(); err != nil {
 		return err
 	}
@@ -271,8 +274,8 @@ func (s *session) guardFunction() error {
 		refused = fencing.Refuse(fencing.CodeNotFenceable, "set_config by a function-call message, which could set a tag unseen").With(
 			"", "Use SET, or SELECT set_config(…).")
 	}
-	if refused == nil && s.txn.block != blockOpen && s.txn.block != blockFailed && s.hasTag() {
-		refused = fencing.Refuse(fencing.CodeNotFenceable, "a function call outside a transaction block in a tagged session").With(
+	if refused == nil && s.txn.block != blockOpen && s.txn.block != blockFailed && s.fences() {
+		refused = fencing.Refuse(fencing.CodeNotFenceable, "a function call outside a transaction block, where no check can be made atomic with it").With(
 			"", "Run it between BEGIN and COMMIT.")
 	}
 	if refused != nil {

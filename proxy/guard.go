@@ -115,7 +115,7 @@ func (s *session) refuseMessage(t byte, e *fencing.Error) error {
 	}
 	if t == wire.Query {
 		s.endSegment()
-		return s.sendQuery(append([]byte(raiseSQL(e)), 0), queue.Entry{
+		return s.sendQuery(append([]byte(raiseSQL(e, "")), 0), queue.Entry{
 			Kind: queue.Query, Plan: []queue.Purpose{queue.Raise},
 		})
 	}

@@ -14,12 +14,20 @@ import (
 // has written.
 const (
 	earlySQL = "SELECT fence.check()"
-	lateSQL  = "SELECT fence.check() WHERE pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
+	lateSQL  = "SELECT fence.check() WHERE " + wroteSQL
+	wroteSQL = "pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
+
+	// The same where writes need a tag, and where there may be no schema fence
+	// to ask, of which a read is to know nothing.
+	requiredSQL        = "SELECT fence.check(true)"
+	requiredLateSQL    = requiredSQL + " WHERE " + wroteSQL
+	uninstalledSQL     = "DO LANGUAGE plpgsql $fenceproxy$BEGIN PERFORM fence.check(true); END$fenceproxy$"
+	uninstalledLateSQL = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + wroteSQL + " THEN PERFORM fence.check(true); END IF; END$fenceproxy$"
 
 	// The same where the session may never get a tag: without one nothing is
 	// asked of schema fence, which the database need not have.
 	doubtfulSQL     = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + anySQL + " THEN PERFORM fence.check(); END IF; END$fenceproxy$"
-	doubtfulLateSQL = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + anySQL + " AND pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL THEN PERFORM fence.check(); END IF; END$fenceproxy$"
+	doubtfulLateSQL = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + anySQL + " AND " + wroteSQL + " THEN PERFORM fence.check(); END IF; END$fenceproxy$"
 	anySQL          = "pg_catalog.concat(" + settingsSQL + ") OPERATOR(pg_catalog.<>) ''"
 	settingsSQL     = "pg_catalog.current_setting('" + fencing.SettingKey + "', true), " +
 		"pg_catalog.current_setting('" + fencing.SettingToken + "', true), " +
@@ -29,6 +37,7 @@ const (
 	commitSQL   = "COMMIT"
 	rollbackSQL = "ROLLBACK"
 	readbackSQL = "SELECT " + settingsSQL
+	openingSQL  = readbackSQL + ", pg_catalog.to_regnamespace('fence') IS NOT NULL"
 )
 
 // Names reserved for the proxy's own prepared statements and portals. The
@@ -51,7 +60,14 @@ type checks struct{ early, late string }
 
 // checks returns those that fit the session.
 func (s *session) checks() checks {
-	if s.claimed {
+	switch {
+	case s.stale != nil:
+		return checks{early: raiseSQL(s.stale, ""), late: raiseSQL(s.stale, wroteSQL)}
+	case s.requires() && s.installed:
+		return checks{early: requiredSQL, late: requiredLateSQL}
+	case s.requires():
+		return checks{early: uninstalledSQL, late: uninstalledLateSQL}
+	case s.installed:
 		return checks{early: earlySQL, late: lateSQL}
 	}
 	return checks{early: doubtfulSQL, late: doubtfulLateSQL}
@@ -133,23 +149,32 @@ func (b *batch) sync(e queue.Entry) {
 // and what is skipped afterwards are PostgreSQL's own.
 func (b *batch) raise(e *fencing.Error) {
 	b.add(queue.Close, queue.Raise, wire.AppendClose(b.bytes, 'S', raiseName))
-	b.add(queue.Parse, queue.Raise, wire.AppendParse(b.bytes, raiseName, raiseSQL(e)))
+	b.add(queue.Parse, queue.Raise, wire.AppendParse(b.bytes, raiseName, raiseSQL(e, "")))
 	b.run(raiseName, queue.Raise)
 }
 
-// raiseSQL needs nothing installed but PL/pgSQL. All text is dollar-quoted
-// with tags that don't occur in it, so no setting of the session can make it
-// mean anything else.
-func raiseSQL(e *fencing.Error) string {
+// raiseSQL raises a refusal if a condition of the proxy's own holds; "" always
+// does. It needs nothing installed but PL/pgSQL. All text is dollar-quoted with
+// tags that don't occur in it, so no setting of the session can make it mean
+// anything else.
+func raiseSQL(e *fencing.Error, condition string) string {
 	inner := dollarTag('v', e.Message, e.Detail, e.Hint)
 	var body strings.Builder
-	body.WriteString("BEGIN RAISE EXCEPTION USING ERRCODE = '" + string(e.Code) + "'")
+	body.WriteString("BEGIN ")
+	if condition != "" {
+		body.WriteString("IF " + condition + " THEN ")
+	}
+	body.WriteString("RAISE EXCEPTION USING ERRCODE = '" + string(e.Code) + "'")
 	for _, f := range [...][2]string{{"MESSAGE", e.Message}, {"DETAIL", e.Detail}, {"HINT", e.Hint}} {
 		if f[1] != "" {
 			body.WriteString(", " + f[0] + " = " + inner + f[1] + inner)
 		}
 	}
-	body.WriteString("; END")
+	body.WriteString(";")
+	if condition != "" {
+		body.WriteString(" END IF;")
+	}
+	body.WriteString(" END")
 	outer := dollarTag('b', body.String())
 	return "DO LANGUAGE plpgsql " + outer + body.String() + outer
 }

@@ -44,7 +44,7 @@ func TestRaiseSQL(t *testing.T) {
 			case 1:
 				want.Message, want.Detail, want.Hint = "m", "d", text
 			}
-			_, err := conn.Exec(t.Context(), raiseSQL(want), pgx.QueryExecModeSimpleProtocol)
+			_, err := conn.Exec(t.Context(), raiseSQL(want, ""), pgx.QueryExecModeSimpleProtocol)
 			var got *pgconn.PgError
 			if !errors.As(err, &got) {
 				t.Errorf("%q: got %v", text, err)

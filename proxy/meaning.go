@@ -15,7 +15,7 @@ type meaning struct {
 func (s *session) meaningOf(text []byte, stmts []sqlrewrite.Statement, o sqlrewrite.Options) meaning {
 	m := meaning{harmless: true}
 	for i := range stmts {
-		st := s.unseen(s.describe(text, stmts[i], o))
+		st := s.weigh(s.unseen(s.describe(text, stmts[i], o)))
 		stmts[i].Flags = st.flags
 		m.settings = append(m.settings, st.settings...)
 		m.mayWrite = m.mayWrite || st.mayWrite()
@@ -29,6 +29,12 @@ func (s *session) describe(text []byte, one sqlrewrite.Statement, o sqlrewrite.O
 	st := statement{known: true, class: one.Class, flags: one.Flags}
 	if one.Flags&sqlrewrite.DropsPrepared != 0 {
 		st.drops = dropsName(text[one.Start:one.End])
+	}
+	if s.policy.UntaggedWrites != AllowUntagged && isDoubtful(text, one) {
+		st.flags |= doubtful
+	}
+	if s.observes() {
+		st.command = commandOf(text, one)
 	}
 	if one.Flags&sqlrewrite.TouchesTag == 0 {
 		return st

@@ -5,13 +5,14 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics counts what a Server does. No label is drawn from a key, a user or
 // anything else that a client chooses.
 type Metrics struct {
-	Sessions    prometheus.Gauge
-	Opened      prometheus.Counter
-	Tagged      prometheus.Counter
-	Checks      *prometheus.CounterVec // when: early, late
-	Refusals    *prometheus.CounterVec // code: SQLSTATE
-	Evictions   *prometheus.CounterVec // victim: idle, active, terminated
-	LostReplies prometheus.Counter
+	Sessions       prometheus.Gauge
+	Opened         prometheus.Counter
+	Tagged         prometheus.Counter
+	Checks         *prometheus.CounterVec // when: early, late
+	Refusals       *prometheus.CounterVec // code: SQLSTATE
+	UntaggedWrites *prometheus.CounterVec // action: observed, unsure, rejected
+	Evictions      *prometheus.CounterVec // victim: idle, active, terminated
+	LostReplies    prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them, unless reg is nil.
@@ -23,16 +24,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fenceproxy_" + name, Help: help}, []string{label})
 	}
 	m := &Metrics{
-		Sessions:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenceproxy_sessions", Help: "Client sessions that are open."}),
-		Opened:      counter("sessions_opened_total", "Client sessions that were authenticated."),
-		Tagged:      counter("sessions_tagged_total", "Sessions that presented a tag at least once."),
-		Checks:      vec("checks_total", "Hidden checks sent to PostgreSQL, by where they stand in the transaction.", "when"),
-		Refusals:    vec("refusals_total", "Statements refused, by SQLSTATE.", "code"),
-		Evictions:   vec("evictions_total", "Sessions ended by a higher claim, by what they were doing (idle, active), or terminated: by the claim of another proxy.", "victim"),
-		LostReplies: counter("lost_replies_total", "Sessions whose replies could no longer be told apart."),
+		Sessions:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenceproxy_sessions", Help: "Client sessions that are open."}),
+		Opened:         counter("sessions_opened_total", "Client sessions that were authenticated."),
+		Tagged:         counter("sessions_tagged_total", "Sessions that presented a tag at least once."),
+		Checks:         vec("checks_total", "Hidden checks sent to PostgreSQL, by where they stand in the transaction.", "when"),
+		Refusals:       vec("refusals_total", "Statements refused, by SQLSTATE.", "code"),
+		UntaggedWrites: vec("untagged_writes_total", "Writes without a tag in sessions whose policy is to observe or reject them, by what became of them: observed (would be refused), unsure (would be if they wrote), rejected.", "action"),
+		Evictions:      vec("evictions_total", "Sessions ended by a higher claim, by what they were doing (idle, active), or terminated: by the claim of another proxy.", "victim"),
+		LostReplies:    counter("lost_replies_total", "Sessions whose replies could no longer be told apart."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.Sessions, m.Opened, m.Tagged, m.Checks, m.Refusals, m.Evictions, m.LostReplies)
+		reg.MustRegister(m.Sessions, m.Opened, m.Tagged, m.Checks, m.Refusals, m.UntaggedWrites, m.Evictions, m.LostReplies)
 	}
 	return m
 }

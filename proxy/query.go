@@ -42,6 +42,7 @@ func (s *session) guardQuery(body []byte) error {
 	if refused != nil {
 		return s.refuseMessage(wire.Query, refused)
 	}
+	s.observeGuarded(text, stmts, m)
 	return s.sendGuarded(text, stmts, len(m.settings) > 0 || s.segment.tagged)
 }
 
@@ -58,7 +59,7 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	within := s.txn.block
 	var p plan
 	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
-	if len(stmts) != 1 || stmts[0].Flags&unmixed == 0 || s.txn.block != blockNone || s.hasTag() && stmts[0].Class != sqlrewrite.Discard {
+	if len(stmts) != 1 || stmts[0].Flags&unmixed == 0 || s.txn.block != blockNone || s.fences() && stmts[0].Class != sqlrewrite.Discard {
 		p = planQuery(&s.txn, s.checks(), stmts, len(text))
 	}
 	s.count(p.purposes)

@@ -282,7 +282,7 @@ func (s *session) errorReply(n int) error {
 		return s.desynchronized()
 	}
 	if out.Verdict == queue.Forward && out.Entry != nil {
-		if refused := blockedBy(alone(out.Entry.Alone), r); refused != nil {
+		if refused := s.rightly(blockedBy(alone(out.Entry.Alone), r)); refused != nil {
 			s.srv.Metrics.Refusals.WithLabelValues(string(refused.Code)).Inc()
 			return s.toClient.Write(wire.AppendError(nil, report("ERROR", refused)))
 		}
@@ -296,6 +296,7 @@ func (s *session) errorReply(n int) error {
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
 		code, told := s.explainMissing(out.Purpose, r, body)
 		s.srv.Metrics.Refusals.WithLabelValues(code).Inc()
+		s.countRejected(out.Purpose, r.Code)
 		s.logger().Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
 		return s.toClient.Write(wire.WithoutContext(nil, told))
 	case out.Verdict == queue.Hide:

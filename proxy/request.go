@@ -79,6 +79,9 @@ func (s *session) request(t byte, n int) error {
 	if drop, err := s.afterCopy(t, n); err != nil || drop {
 		return s.skip(err)
 	}
+	if err := s.observe(t); err != nil {
+		return err
+	}
 	if s.tagged {
 		return s.guard(t, n)
 	}
@@ -215,6 +218,9 @@ func (s *session) inspect(look func([]byte) error) error {
 // mentions a tag turns the session into a guarded one.
 func (s *session) relayQuery(n int) error {
 	if n > maxText {
+		if s.observes() {
+			s.tellWrite("unreadable", actionUnsure)
+		}
 		if err := s.push(queue.Entry{Kind: queue.Query}); err != nil {
 			return err
 		}
@@ -229,6 +235,9 @@ func (s *session) relayQuery(n int) error {
 			return err
 		}
 		return s.guardQuery(body)
+	}
+	if s.observes() {
+		s.observeQuery(body)
 	}
 	s.track(wire.Query)
 	return s.sendQuery(body, queue.Entry{Kind: queue.Query})

@@ -39,6 +39,8 @@ type Server struct {
 	Upstream Upstream
 	Peers    []string // host:port of other proxies, asked about cancel keys that aren't known here
 	Claims   Claims
+	Policies Policies
+	Locks    Locks // nil: every session's fencing is FenceAccepted
 	TLS      ClientTLS
 	Secrets  Secrets // nil: SCRAM is relayed only
 	// Mock makes up salts for users who don't exist. NewServer's is of its own;
@@ -71,6 +73,7 @@ type Server struct {
 	admitted  int // sessions that count towards MaxConnections
 
 	handshaking handshaking
+	observer    observer
 
 	road    road
 	peering chan struct{} // holds a token for each cancel request that peers are asked about

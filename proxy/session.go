@@ -33,6 +33,8 @@ type session struct {
 	binding   []byte    // channel-binding data of the certificate that the client was shown
 	database  string
 	user      string
+	policy    Policy       // set by the end of the startup
+	observed  *observation // nil unless the policy says so
 
 	fromClient  *wire.Reader // request pump
 	toBackend   *wire.Writer // request pump
@@ -43,7 +45,7 @@ type session struct {
 	// The request pump's own.
 	tagged      bool // may have been tagged, so it is looked at; never unset
 	presented   bool // a tag was presented, whatever became of it; never unset
-	claimed     bool // a tag of the session was claimed, so the database has schema fence; never unset
+	installed   bool // the database is known to have schema fence; never unset
 	opaque      bool // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
 	portals     portals
@@ -51,6 +53,8 @@ type session struct {
 	reopening   reopening
 	midway      bool // a Query or a call went into an open segment that had no Sync yet: see implicit
 	refused     *refusal
+	stale       *fencing.Error // why the tag is stale by what was seen in etcd
+	followed    map[string]struct{}
 	unread      *fencing.Error // why the tag could not be read back for the segment at hand
 	own         own
 	stmts       []sqlrewrite.Statement // scratch
@@ -154,6 +158,7 @@ func (s *session) end(left bool) {
 		s.backend.Close()
 	}
 	s.srv.release(s)
+	s.unfollow()
 	if !left {
 		s.linger()
 	}

@@ -32,6 +32,7 @@ func (s *session) startup() (ok bool, err error) {
 	if s.database == "" {
 		s.database = s.user
 	}
+	s.setPolicy(s.srv.Policies.For(s.database, s.user))
 	if s.srv.isDraining() {
 		return false, s.bid(errShuttingDown, nil)
 	}
@@ -49,7 +50,7 @@ func (s *session) startup() (ok bool, err error) {
 	if err := s.landed(); err != nil {
 		return false, err
 	}
-	if err := s.open(mentionsFence(params)); err != nil {
+	if err := s.open(s.requires() || mentionsFence(params)); err != nil {
 		return false, err
 	}
 	return true, nil
@@ -103,6 +104,16 @@ func (s *session) parameter() error {
 		s.params.UnsafeEncoding = hidesASCII(string(value))
 	case "in_hot_standby":
 		s.hotStandby = string(value)
+	case "session_authorization":
+		// Who logged in, in PostgreSQL's own word, unless a startup parameter
+		// has made it somebody else: neither may make the policy laxer.
+		if role := string(value); role != s.user && !s.opened {
+			s.setPolicy(s.policy.stricter(s.srv.Policies.For(s.database, role)))
+		}
+	case "application_name":
+		if s.observed != nil {
+			s.observed.application = string(value)
+		}
 	}
 	return nil
 }
@@ -118,15 +129,15 @@ func hidesASCII(encoding string) bool {
 	return false
 }
 
-// open delivers the first ReadyForQuery, after claiming the tag of the
-// startup packet if there is one. A claim that fails doesn't refuse the
+// open delivers the first ReadyForQuery, with look after claiming the tag of
+// the startup packet if there is one. A claim that fails doesn't refuse the
 // connection: pools take that for an outage, and libpq hides the code.
-func (s *session) open(mayBeTagged bool) error {
+func (s *session) open(look bool) error {
 	t, _, err := s.fromBackend.Next()
 	if err != nil || t != wire.ReadyForQuery {
 		return fmt.Errorf("read from PostgreSQL: %w", err)
 	}
-	if mayBeTagged {
+	if look {
 		if err := s.fromBackend.Skip(); err != nil {
 			return fmt.Errorf("read from PostgreSQL: %w", err)
 		}
@@ -144,12 +155,14 @@ func (s *session) open(mayBeTagged bool) error {
 }
 
 // openTagged asks the backend which tag the startup packet set, and claims it.
+// The session is looked at from now on, whether or not there is one.
 func (s *session) openTagged() error {
-	row, err := s.ask(readbackSQL)
+	row, err := s.ask(openingSQL)
 	if err != nil {
 		return err
 	}
 	v := values{key: row[0], token: row[1], tokens: row[2]}
+	s.installed = s.requires() && row[3] == "t"
 	if err := s.becomeTagged(); err != nil {
 		return err
 	}
@@ -205,7 +218,7 @@ func (s *session) ask(query string) ([]string, error) {
 			if long {
 				return nil, s.reject(string(fencing.CodeMalformedTag), oversized().Message, nil)
 			}
-			if len(row) != 3 {
+			if len(row) != 4 {
 				return nil, s.reject("08P01", "PostgreSQL did not tell the session's tag", nil)
 			}
 			return row, nil

@@ -16,6 +16,8 @@ type statement struct {
 	known bool
 	// empty: the text has no statement in it.
 	empty bool
+	// command names it where untagged writes are observed.
+	command string
 	// drops is the one name that a statement drops which drops prepared ones;
 	// "" is all of them.
 	drops string

@@ -143,6 +143,10 @@ func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
 		}
 		return t.configure()
 	}
+	if flags&doubtful != 0 {
+		t.bound()
+		return checkNone
+	}
 	if flags&configures != 0 {
 		c := t.configure()
 		t.uncovered = true // a search_path can give set_config another meaning

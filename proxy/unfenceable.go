@@ -22,8 +22,8 @@ func (s *session) hasTag() bool {
 func (s *session) unfenceable(stmts []sqlrewrite.Statement, tagging bool) *fencing.Error {
 	tagged, failed := tagging || s.hasTag(), s.txn.block == blockFailed
 	for _, st := range stmts {
-		if tagged && !failed || s.lockedBefore(st.Class) {
-			if e := unfenceableIn(s.txn.block, st.Class, st.Flags); e != nil {
+		if !failed || s.lockedBefore(st.Class) {
+			if e := s.unfenceableHere(tagged, st.Class, st.Flags); e != nil {
 				return e
 			}
 		}
@@ -65,10 +65,10 @@ func tooLong(n int) *fencing.Error {
 // unfenceableExecute refuses what can't be made atomic with the check in the
 // extended protocol.
 func (s *session) unfenceableExecute(st statement) *fencing.Error {
-	if s.txn.block == blockFailed || !s.hasTag() && !s.lockedBefore(st.class) {
+	if s.txn.block == blockFailed {
 		return nil
 	}
-	return unfenceableIn(s.txn.block, st.class, st.flags)
+	return s.unfenceableHere(s.hasTag(), st.class, st.flags)
 }
 
 // unsplit refuses a text that Split gave up.

@@ -194,15 +194,30 @@ func setFromNode(flags *pflag.FlagSet, key string, value *yaml.Node, where strin
 	if !known[name] || fileKey(name) != key {
 		return usagef("%s: no such setting%s", where, didYouMean(name, known, fileKey))
 	}
+	f := flags.Lookup(name)
+	if name == policiesFlag {
+		return setPolicies(f, value, where)
+	}
 	text, ok := scalars(value)
 	if !ok {
 		return usagef("%s: a value or a list of values is expected", where)
 	}
-	f := flags.Lookup(name)
 	if f == nil || f.Changed {
 		return nil // another command's, or set by command line or environment
 	}
 	return set(f, text, where)
+}
+
+// setPolicies sets the flag whose value is more than a list of values.
+func setPolicies(f *pflag.Flag, value *yaml.Node, where string) error {
+	rules := &policyRules{} // checked also where another command's file it is
+	if f != nil && !f.Changed {
+		rules = f.Value.(*policyRules)
+	}
+	if err := rules.SetNode(value); err != nil {
+		return usagef("%s: %v", where, err)
+	}
+	return nil
 }
 
 // scalars is the text of a scalar, or of a list of scalars joined with

@@ -32,6 +32,7 @@ type serveCommand struct {
 	etcd     etcdFlags
 	tls      clientTLSFlags
 	life     lifetimeFlags
+	policy   policyFlags
 	authFile string
 	config   string
 	origin   func(flag string) string // what set a flag
@@ -55,6 +56,7 @@ func newServe(env environment) *cobra.Command {
 		etcd:          etcdFlags{prefix: leases.DefaultPrefix},
 		tls:           newClientTLSFlags(),
 		life:          newLifetimeFlags(),
+		policy:        newPolicyFlags(),
 		listen:        defaultListen,
 		adminListen:   defaultAdminListen,
 		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
@@ -95,6 +97,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.etcd.add(flags)
 	c.tls.add(flags)
 	c.life.add(flags)
+	c.policy.add(flags)
 	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
@@ -144,6 +147,10 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	if _, err := readUserlist(c.authFile); err != nil {
 		return err
 	}
+	policies, err := c.policy.policies()
+	if err != nil {
+		return err
+	}
 	var ports listeners
 	if err := ports.open(c.listen, c.adminListen); err != nil {
 		return err
@@ -158,6 +165,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	server := upstream.server
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
 	c.life.set(server)
+	server.Policies = policies
 	observer := newClaimObserver(logger, registry)
 	upstream.observe(observer)
 	if err := c.preflight(ctx, upstream, logger); err != nil {
@@ -172,6 +180,11 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	upstream.verifyBy(authority)
+	if server.Policies.Follow() {
+		watch := newLockWatch(&etcd, c.etcd.prefix, logger, registry)
+		server.Locks = watch
+		defer runUntil(watch.Run)()
+	}
 	keeper := newKeeper(upstream, authority, observer.alarm, logger, registry)
 	keeper.retention = time.Duration(c.markRetention)
 	defer runUntil(keeper.run)()

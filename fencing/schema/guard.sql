@@ -144,8 +144,8 @@ BEGIN
 END
 $$;
 
--- Takes the session's fence.override for a write to a guarded table, and
--- records it, or refuses it. Who logged in is asked, whatever role is set or
+-- Takes the session's fence.override for a write to a guarded table, or with 0
+-- for any write where a tag is required, and records it, or refuses it. Who logged in is asked, whatever role is set or
 -- function runs now.
 CREATE OR REPLACE FUNCTION fence.override(p_relation oid)
 RETURNS void
@@ -170,8 +170,9 @@ BEGIN
         INSERT INTO fence.override_log
             VALUES (now(), pg_current_xact_id(), p_relation::regclass, v_reason, session_user,
                 current_setting('application_name'), coalesce(host(inet_client_addr()), 'local'));
-        RAISE LOG 'fence.override: role % writes to guarded table %, reason %',
-            quote_ident(session_user), p_relation::regclass, quote_literal(v_reason);
+        RAISE LOG 'fence.override: role % writes %, reason %', quote_ident(session_user),
+            CASE WHEN p_relation = 0 THEN 'without a tag' ELSE format('to guarded table %s', p_relation::regclass) END,
+            quote_literal(v_reason);
     END IF;
 END
 $$;

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fenceproxy/fenceproxy/leases"
+)
+
+// newLockWatch makes the watch that policies need which look at etcd between
+// claims.
+func newLockWatch(etcd *openedEtcd, prefix string, logger *slog.Logger, registry prometheus.Registerer) *leases.Watch {
+	w := leases.NewWatch(etcd.client)
+	w.Prefix = prefix
+	w.Broken = (&watchLog{logger: logger}).broken
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fenceproxy_lock_watch_silent_seconds",
+		Help: "How long ago etcd's watch on the locks said something; +Inf while there is no watch.",
+	}, func() float64 {
+		if age, ok := w.Age(); ok {
+			return age.Seconds()
+		}
+		return math.Inf(1)
+	}))
+	return w
+}
+
+// A watchLog tells why a watch broke off, but not at every try.
+type watchLog struct {
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (l *watchLog) broken(err error) {
+	const every = 10 * time.Second
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.last) < every {
+		return
+	}
+	l.last = time.Now()
+	l.logger.Warn("locks can't be watched, so a token goes stale by a higher claim only; trying again", "error", err)
+}
