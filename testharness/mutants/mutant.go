@@ -46,6 +46,7 @@ type edit struct {
 type test struct {
 	folder string // of its package, from the root of the repository
 	name   string
+	says   string // what it must say when it goes red, or it did so for another reason
 }
 
 func (t test) String() string { return t.folder + "." + t.name }

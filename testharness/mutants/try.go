@@ -92,7 +92,11 @@ func try(ctx context.Context, m mutant, dir string) (said string, err error) {
 	case !strings.Contains(text, "--- FAIL: "+m.test.name):
 		return "", fmt.Errorf("the test did not fail but: %w\n%s", err, text)
 	}
-	return complaint(text), nil
+	said, ok := complaint(text, m.test.says)
+	if !ok {
+		return "", fmt.Errorf("the test failed without saying %q:\n%s", m.test.says, text)
+	}
+	return said, nil
 }
 
 // write puts the mutant's files into dir, and the JSON that go build takes.
@@ -143,13 +147,15 @@ func goTest(ctx context.Context, folder, run string, flags ...string) (string, e
 	return string(text), err
 }
 
-// complaint picks the first line in which a test says what it got.
-func complaint(text string) string {
+// complaint picks the first line of a test's own in which it says what it is
+// to say.
+func complaint(text, what string) (said string, ok bool) {
 	for line := range strings.Lines(text) {
-		if _, said, ok := strings.Cut(line, "_test.go:"); ok {
+		_, said, ok := strings.Cut(line, "_test.go:")
+		if ok && strings.Contains(said, what) {
 			_, said, _ = strings.Cut(said, ": ")
-			return strings.TrimSpace(said)
+			return strings.TrimSpace(said), true
 		}
 	}
-	return "it failed"
+	return "", false
 }
