@@ -56,19 +56,7 @@ func get(t testing.TB, p *stack.Process, path string) (status int, body string) 
 
 func open(t testing.TB, dsn string, params ...string) *pgx.Conn {
 	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i+1 < len(params); i += 2 {
-		config.RuntimeParams[params[i]] = params[i+1]
-	}
-	conn, err := pgx.ConnectConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close(context.Background()) })
-	return conn
+	return stack.Connect(t, dsn, params...)
 }
 
 func tagged(key string, token fencing.Token) []string {

@@ -269,7 +269,7 @@ func TestCase25_FiftyWorkers(t *testing.T) {
 	}
 	poll.Until(t, "stale increments and good ones", func() bool { return c.count(resultRefused) >= 2 && c.count(resultAcked) >= 50 })
 	c.stop()
-	c.check(dial(t, r.DSN(stack.RoleApp, "app")))
+	c.check(stack.Connect(t, r.DSN(stack.RoleApp, "app")))
 	t.Logf("%d acknowledged, %d refused, %d lost, %d pauses",
 		c.count(resultAcked), c.count(resultRefused), c.count(resultLost), c.count(resultPausing))
 }

@@ -51,27 +51,10 @@ func (r *rig) on(t *testing.T) *rig {
 	return &sub
 }
 
-func dial(t testing.TB, dsn string, params ...string) *pgx.Conn {
-	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i+1 < len(params); i += 2 {
-		config.RuntimeParams[params[i]] = params[i+1]
-	}
-	conn, err := pgx.ConnectConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close(context.Background()) })
-	return conn
-}
-
 // session opens an application's session through a proxy.
 func (r *rig) session(by *stack.Proxy) *pgx.Conn {
 	r.t.Helper()
-	return dial(r.t, r.ProxyDSN(by.Addr(), stack.RoleApp, "app"))
+	return stack.Connect(r.t, r.ProxyDSN(by.Addr(), stack.RoleApp, "app"))
 }
 
 // tagged opens a session whose tag must be accepted.
@@ -92,7 +75,7 @@ func tag(conn *pgx.Conn, key string, token fencing.Token) error {
 // admin runs statements as the owner of the tables, straight to PostgreSQL.
 func (r *rig) admin(sql string) {
 	r.t.Helper()
-	conn := dial(r.t, r.DSN(stack.RoleApp, "app"))
+	conn := stack.Connect(r.t, r.DSN(stack.RoleApp, "app"))
 	defer conn.Close(context.Background())
 	must(r.t, conn, sql)
 }
@@ -100,7 +83,7 @@ func (r *rig) admin(sql string) {
 // schemaOwner runs statements as the role that owns schema fence.
 func (r *rig) schemaOwner(sql string) {
 	r.t.Helper()
-	conn := dial(r.t, r.DSN(stack.RoleFence, "app"))
+	conn := stack.Connect(r.t, r.DSN(stack.RoleFence, "app"))
 	defer conn.Close(context.Background())
 	must(r.t, conn, sql)
 }
@@ -115,7 +98,7 @@ func must(t testing.TB, conn *pgx.Conn, sql string) {
 // rows is what stands in t, in the order of the ids.
 func (r *rig) rows() string {
 	r.t.Helper()
-	return text(r.t, dial(r.t, r.DSN(stack.RoleApp, "app")), "SELECT coalesce(string_agg(concat_ws(' ', id, v), ', ' ORDER BY id), 'none') FROM t")
+	return text(r.t, stack.Connect(r.t, r.DSN(stack.RoleApp, "app")), "SELECT coalesce(string_agg(concat_ws(' ', id, v), ', ' ORDER BY id), 'none') FROM t")
 }
 
 func (r *rig) wantRows(want string) {
@@ -128,7 +111,7 @@ func (r *rig) wantRows(want string) {
 // wantMark checks the mark of a key; 0 is none.
 func (r *rig) wantMark(key string, want fencing.Token) {
 	r.t.Helper()
-	got := text(r.t, dial(r.t, r.DSN(stack.RoleFence, "app")), "SELECT coalesce(max(token), 0) FROM fence.mark WHERE resource_key = '"+key+"'")
+	got := text(r.t, stack.Connect(r.t, r.DSN(stack.RoleFence, "app")), "SELECT coalesce(max(token), 0) FROM fence.mark WHERE resource_key = '"+key+"'")
 	if got != want.String() {
 		r.t.Errorf("the mark of %s: got %s, want %d", key, got, want)
 	}

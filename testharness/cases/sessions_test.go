@@ -308,7 +308,7 @@ func TestCase22_DeliveredTwice(t *testing.T) {
 	r.admin("CREATE TABLE job (id int PRIMARY KEY, done_by text)")
 	const write = "INSERT INTO job VALUES (%d, '%s')"
 	done := func(id int) string {
-		return text(t, dial(t, r.DSN(stack.RoleApp, "app")), fmt.Sprintf("SELECT string_agg(done_by, ', ') FROM job WHERE id = %d", id))
+		return text(t, stack.Connect(t, r.DSN(stack.RoleApp, "app")), fmt.Sprintf("SELECT string_agg(done_by, ', ') FROM job WHERE id = %d", id))
 	}
 	for id, p := range protocols() {
 		t.Run(string(p), func(t *testing.T) {
