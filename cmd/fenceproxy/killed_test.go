@@ -53,7 +53,7 @@ func TestServe_PausedProxy(t *testing.T) {
 	exec1(t, commits, "INSERT INTO t VALUES (-1)")
 	writes, tags := at(paused, tagged("order:1", first.Token())...), at(paused)
 
-	if err := paused.Signal(syscall.SIGSTOP); err != nil {
+	if err := paused.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	answers := map[string]func() string{

@@ -115,12 +115,22 @@ func (c *cluster) endpoints() (all []string) {
 	return all
 }
 
-func (c *cluster) signal(sig syscall.Signal, members ...*member) {
+// freeze stops a member where it is.
+func (c *cluster) freeze(m *member) {
 	c.t.Helper()
-	for _, m := range members {
-		if err := m.cmd.Process.Signal(sig); err != nil {
-			c.t.Fatal(err)
-		}
+	if err := m.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		c.t.Fatal(err)
+	}
+	poll.Until(c.t, "the member stops", func() bool {
+		stopped, err := child.Stopped(m.cmd.Process.Pid)
+		return err == nil && stopped
+	})
+}
+
+func (c *cluster) thaw(m *member) {
+	c.t.Helper()
+	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		c.t.Fatal(err)
 	}
 }
 
@@ -233,17 +243,17 @@ func TestCase8_EtcdOutages(t *testing.T) {
 		}
 	}
 
-	o.signal(syscall.SIGSTOP, followers[0])
+	o.freeze(followers[0])
 	goesOn("a follower is frozen")
 	claims("a follower is frozen")
-	o.signal(syscall.SIGSTOP, leader)
+	o.freeze(leader)
 	goesOn("two of three are frozen")
 	retry := refuses("two of three are frozen")
-	o.signal(syscall.SIGCONT, followers[0])
+	o.thaw(followers[0])
 	goesOn("the leader is frozen")
 	claims("the leader is frozen")
 	retry()
-	o.signal(syscall.SIGCONT, leader)
+	o.thaw(leader)
 	o.kill(leader)
 	claims("one of three is killed")
 	o.kill(followers[0])

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/child"
@@ -88,9 +90,30 @@ func (p *Process) Log() string {
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends sig: SIGSTOP and SIGCONT pause and wake the proxy, SIGTERM has
-// it drain.
+// Signal sends sig: SIGCONT wakes a proxy that was paused, SIGTERM has it drain.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// pausing is how often a process that is to stop is looked at.
+const pausing = 5 * time.Millisecond
+
+// Pause stops the process with SIGSTOP, and returns when all of it has stopped.
+func (p *Process) Pause(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pause proxy: %w", err)
+	}
+	tick := time.NewTicker(pausing)
+	defer tick.Stop()
+	for {
+		if stopped, err := child.Stopped(p.PID()); err != nil || stopped {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("pause proxy: %w", context.Cause(ctx))
+		}
+	}
+}
 
 // Kill ends the process at once, paused or not, and waits for it.
 func (p *Process) Kill() {
