@@ -16,12 +16,19 @@ CLIENTS      ?= all
 MUTANTS      ?=
 # make pg-regress SUITES=regress,isolation,libpq_pipeline,tools
 SUITES       ?=
+# make bench ONLY='update.*/8/' ROUNDS=5 ROUND_TIME=2
+ONLY         ?=
+ROUNDS       ?= 0
+ROUND_TIME   ?= 0
+# make bench-micro BASE=main~5
+BASE         ?= HEAD
+COUNT        ?= 6
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The commit goes into the binary where git can be asked for it.
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress mutants bench-idle bench-guard bench-claims bench-marks clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -56,7 +63,7 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 	cd testharness/clients/programs/golang && $(GO) mod tidy -diff && $(GO) vet ./...
 	testharness/imports.sh
 	$(GO) run $(GOLANGCI) run
-	shellcheck -x -P testharness/clients/programs testharness/*.sh testharness/clients/programs/*.sh .ci/run
+	shellcheck -x -P testharness/clients/programs testharness/*.sh testharness/bench/*.sh testharness/clients/programs/*.sh .ci/run
 
 fuzz: ## each fuzz target for FUZZ_TIME (20s)
 	@testharness/setup.sh go cc
@@ -90,6 +97,22 @@ pg-regress: build ## PostgreSQL 15's own test suites, straight and through the p
 mutants: ## each protection taken out, and the test that must go red: docs/proof.md (MUTANTS=no-verify picks)
 	@testharness/setup.sh go cc postgres
 	$(GO) run ./testharness/mutants -only "$(MUTANTS)"
+
+bench: build ## beside PgBouncer, HAProxy and fencing by hand, some two hours; writes docs/benchmarks.md (ONLY='update.*/8/' ROUNDS=5)
+	@testharness/setup.sh go postgres peers
+	$(GO) run ./testharness/bench -page docs/benchmarks.md -only '$(ONLY)' -rounds $(ROUNDS) -seconds $(ROUND_TIME)
+
+bench-quick: build ## a part of it in three minutes; only prints
+	@testharness/setup.sh go postgres peers
+	$(GO) run ./testharness/bench -quick -only '$(ONLY)' -rounds $(ROUNDS) -seconds $(ROUND_TIME)
+
+bench-micro: ## frames, reply queue, classifier and injection, against commit BASE (HEAD: what isn't committed)
+	@testharness/setup.sh go
+	@testharness/bench/micro.sh '$(BASE)' $(COUNT)
+
+bench-profile: ## where the CPU of the relay goes, under pgbench with 8 and 32 clients
+	@testharness/setup.sh go postgres
+	@testharness/bench/profile.sh
 
 bench-idle: ## what IDLE_SESSIONS (5000) idle sessions cost the proxy
 	@testharness/setup.sh go postgres

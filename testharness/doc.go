@@ -7,6 +7,7 @@
 // those processes are started), wire (conversations that must be the same
 // straight to PostgreSQL and through the proxy), clients (the same of drivers
 // in many languages), pgregress (the same of PostgreSQL's own test suites),
+// bench (how fast it all is, beside PgBouncer, HAProxy and fencing by hand),
 // cases (how lock holders go wrong, one by one), mutants (each protection
 // taken out, and the test that notices), history (what workers under faults did
 // and were answered, and checkers that judge it), fault (links that can be cut

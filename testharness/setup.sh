@@ -7,6 +7,7 @@
 #   postgres  PostgreSQL server binaries, psql and pgbench
 #   etcdctl   etcd's command-line client, which tests take locks with
 #   lint      shellcheck and git
+#   peers     PgBouncer and HAProxy, which benchmarks measure beside the proxy
 #   clients   the languages and drivers of those that $CLIENTS names (all)
 #
 # It is silent and touches nothing when everything is there.
@@ -52,6 +53,12 @@ provide() {
 		install "$what" "$@"
 		eval "$check" >/dev/null 2>&1 || die "missing: $what. apt-get took $*, and this still fails: $check"
 	fi
+}
+
+# for_now FILE removes a file when this script ends.
+for_now() {
+	temporary="${temporary:-} $1"
+	trap 'as_root rm -f $temporary' EXIT
 }
 
 # quiet shows a command's output only if it fails.
@@ -119,8 +126,8 @@ install_server() {
 	conf=/etc/postgresql-common/createcluster.d
 	if has apt-get && [ ! -d /etc/postgresql-common ]; then
 		as_root mkdir -p $conf
+		for_now $conf/fenceproxy.conf
 		echo 'create_main_cluster = false' | as_root tee $conf/fenceproxy.conf >/dev/null
-		trap 'as_root rm -f /etc/postgresql-common/createcluster.d/fenceproxy.conf' EXIT
 	fi
 	install "PostgreSQL server binaries, for throw-away databases" postgresql
 }
@@ -128,6 +135,22 @@ install_server() {
 need_etcdctl() {
 	provide "etcdctl 3.4 or newer, which tests take locks with (https://etcd.io has it too)" 'etcdctl version' etcd-client
 }
+
+# need_peers keeps Debian from starting the services that it installs:
+# benchmarks start what they need, on other ports.
+need_peers() {
+	policy=/usr/sbin/policy-rc.d
+	if has apt-get && [ ! -e $policy ] && ! { has_peer pgbouncer && has_peer haproxy; }; then
+		for_now $policy
+		printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
+		as_root chmod 755 $policy
+	fi
+	provide "PgBouncer, for make bench" 'has_peer pgbouncer' pgbouncer
+	provide "HAProxy, for make bench" 'has_peer haproxy' haproxy
+}
+
+# has_peer NAME looks for a server where only root's PATH leads, too.
+has_peer() { has "$1" || [ -x "/usr/sbin/$1" ]; }
 
 # need_clients installs the languages and drivers of the clients that CLIENTS
 # names, or of all.
@@ -180,10 +203,10 @@ need_lint() {
 	provide "shellcheck, for make lint" 'has shellcheck' shellcheck
 }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint|clients ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint|clients|peers ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | etcdctl | lint | clients) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres, etcdctl, lint or clients" ;;
+	go | cc | postgres | etcdctl | lint | clients | peers) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl, lint, clients or peers" ;;
 	esac
 done

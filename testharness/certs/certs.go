@@ -14,13 +14,20 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"testing"
 	"time"
 )
 
+// TB is the part of testing.TB that certificates need; benchmarks that are
+// programs of their own need them too.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatal(args ...any)
+}
+
 // An Authority signs certificates for a test.
 type Authority struct {
-	t    testing.TB
+	t    TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	// Pool trusts the authority.
@@ -28,7 +35,7 @@ type Authority struct {
 }
 
 // New returns an authority of its own.
-func New(t testing.TB) *Authority {
+func New(t TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, Pool: x509.NewCertPool()}
 	a.key = newKey(t)
@@ -40,7 +47,7 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
+func newKey(t TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package idle measures what sessions that do nothing cost the proxy: its
-// benchmark is what `make bench-idle` runs.
+// Package idle measures what sessions that do nothing cost a proxy, whichever
+// it is. Its benchmark is what `make bench-idle` runs; bench has rows of it.
 package idle

@@ -8,17 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/idle"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -141,92 +139,11 @@ func tagged(b *testing.B, s *stack.Stack) func(*pgx.ConnConfig) {
 // measure reports what n sessions cost.
 func measure(b *testing.B, p *stack.Process, config *pgx.ConnConfig, n int) {
 	b.Helper()
-	conns := make([]*pgx.Conn, n)
-	defer func() {
-		for _, c := range conns {
-			if c != nil {
-				c.Close(context.Background())
-			}
-		}
-	}()
-	// One session shows what the proxy needs for any at all.
-	first, err := open(b.Context(), config, 0)
+	g, err := idle.Measure(b.Context(), p.PID(), config, n, settleFor)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer first.Close(context.Background())
-	before := resident(b, p)
-	group, ctx := errgroup.WithContext(b.Context())
-	group.SetLimit(2 * runtime.NumCPU())
-	for i := range conns {
-		group.Go(func() (err error) {
-			conns[i], err = open(ctx, config, i)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		b.Fatal(err)
-	}
-	at := resident(b, p)
-	settled := at
-	for end := time.Now().Add(settleFor); time.Now().Before(end); <-time.After(time.Second) {
-		settled = min(settled, resident(b, p))
-	}
-	b.ReportMetric(float64(at-before)/float64(n)/1024, "kB/session-at-once")
-	b.ReportMetric(float64(settled-before)/float64(n)/1024, "kB/session")
-	b.ReportMetric(float64(before)/1024, "kB-before")
-}
-
-// open opens a session and has it work: simple and prepared statements, a
-// transaction, and in one of ten a result of 1 MB.
-func open(ctx context.Context, config *pgx.ConnConfig, i int) (*pgx.Conn, error) {
-	c, err := pgx.ConnectConfig(ctx, config.Copy())
-	if err != nil {
-		return nil, fmt.Errorf("connect session %d: %w", i, err)
-	}
-	err = work(ctx, c, i)
-	if err != nil {
-		c.Close(ctx)
-		return nil, fmt.Errorf("session %d: %w", i, err)
-	}
-	return c, nil
-}
-
-func work(ctx context.Context, c *pgx.Conn, i int) error {
-	for _, sql := range []string{"SELECT 1", "BEGIN", "SELECT 2", "COMMIT"} {
-		if _, err := c.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	for _, sql := range []string{"SELECT $1::int", "SELECT $1::text"} {
-		var got string
-		if err := c.QueryRow(ctx, sql, strconv.Itoa(i)).Scan(&got); err != nil {
-			return err
-		}
-	}
-	if i%10 != 0 {
-		return nil
-	}
-	var long string
-	return c.QueryRow(ctx, "SELECT repeat('x', $1)", 1<<20).Scan(&long)
-}
-
-// resident is the resident memory of the proxy, in bytes.
-func resident(b *testing.B, p *stack.Process) int {
-	b.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			return kb << 10
-		}
-	}
-	b.Fatal("no VmRSS")
-	return 0
+	b.ReportMetric(g.AtOnce/1024, "kB/session-at-once")
+	b.ReportMetric(g.Settled/1024, "kB/session")
+	b.ReportMetric(g.Before/1024, "kB-before")
 }

@@ -172,7 +172,7 @@ func (s *Server) launchAnywhere(ctx context.Context) error {
 	}
 	var err error
 	for range portTries {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = FreePort(); err != nil {
 			return err
 		}
 		if err = s.launch(ctx); !errors.Is(err, ErrPortTaken) {
@@ -268,7 +268,9 @@ func (s *Server) Close() error {
 	return err
 }
 
-func freePort() (int, error) {
+// FreePort returns a port of 127.0.0.1 that nothing listens on now; another
+// process may take it any time.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)

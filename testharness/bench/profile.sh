@@ -1,0 +1,14 @@
+#!/bin/sh
+# Profiles a proxy in the benchmark's own process while pgbench works through
+# it, and shows what its CPU time went to.
+set -eu
+cd "$(dirname "$0")/../.."
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+for clients in ${PROFILE_CLIENTS:-8 32}; do
+	go test -run '^$' -bench "Server/clients=$clients\$" -benchtime 1x -o "$dir/bench.test" \
+		-cpuprofile "$dir/cpu" ./testharness/bench
+	go tool pprof -top -nodecount 40 "$dir/bench.test" "$dir/cpu"
+	go tool pprof -top -cum -nodecount 50 "$dir/bench.test" "$dir/cpu"
+	if [ -n "${PROFILE_KEEP:-}" ]; then cp "$dir/cpu" "$PROFILE_KEEP/cpu-$clients.prof"; fi
+done

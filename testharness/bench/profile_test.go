@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// hosted returns a rig whose fenceproxy is this process, with pgbench's tables.
+func hosted(tb testing.TB, o options) *rig {
+	tb.Helper()
+	ctx := tb.Context()
+	r, err := newRig(ctx, "", sharedBuffers)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := r.close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	p, err := r.stack.StartProxy(database, "", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.peers[fenceproxy] = &peer{addr: p.Addr(), pid: os.Getpid(), stop: func() {}}
+	if err := r.fill(ctx, o); err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// BenchmarkServer has pgbench work through a proxy that is this process, for a
+// profile of it: `make bench-profile`.
+func BenchmarkServer(b *testing.B) {
+	for _, clients := range points {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			o := options{scale: 10, seconds: 10, megabytes: 1}
+			r := hosted(b, o)
+			play := pgbench(load{mode: prepared, clients: clients, logged: 0.1})
+			for b.Loop() {
+				s, err := play(b.Context(), r, o, contender{route: fenceproxy, script: "select-only"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(s[rate], "queries/s")
+				b.ReportMetric(s[cpu], "µs-CPU/query")
+				b.ReportMetric(s[p99], "ms-p99")
+			}
+		})
+	}
+}
