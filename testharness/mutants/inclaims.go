@@ -55,6 +55,11 @@ func inClaims() []mutant {
 		{"revision-may-fall", noPoisoning, "etcd's revision never falls below a mark",
 			[]edit{{claimSQL, "ELSIF highest > p_revision THEN", "ELSIF false THEN"}},
 			test{"fencing", "TestClaimer_Lineage", "got <nil>, want LF006"}},
+		{"younger-is-replaced", progress, "a mark that is younger than the verification is no alarm: it is verified again", []edit{
+			{claimerGo, "		case outcomeForeign:",
+				"		case outcomeBehind:\n			return OutcomeRefused, lineage(p, \"etcd is at revision %d, and was at %d before\", v.Revision, r.highest)\n		case outcomeForeign:"},
+			{claimerGo, "		case outcomeStale, outcomeBehind, outcomeReplaced:", "		case outcomeStale, outcomeReplaced:"}},
+			test{"fencing", "TestClaimer_Lineage", "etcd is at revision 10, and was at 11"}},
 		{"nothing-known", etcdAway, "a holder that was verified is not verified again",
 			[]edit{{claimerGo, "	where, ok := c.known.get(database, p)\n	if !ok {", "	where, ok := c.known.get(database, p)\n	if ok = false; !ok {"}},
 			test{"proxy", "TestSession_EtcdAway", "etcd is away"}},
