@@ -152,7 +152,9 @@ func TestHistory_Changed(t *testing.T) {
 	h := scenario.NewHistory()
 	h.Record(event("A", scenario.KindLock, 2))
 	h.Record(event("A", scenario.KindCommit, 2))
-	<-h.Changed()
+	if got := len(h.Changed()); got != 1 {
+		t.Errorf("told %d times of two events, want once", got)
+	}
 	all := h.Events(0)
 	if len(all) != 2 || len(h.Events(1)) != 1 || len(h.Events(2)) != 0 {
 		t.Errorf("got %d, %d and %d events, want 2, 1 and 0", len(all), len(h.Events(1)), len(h.Events(2)))

@@ -104,20 +104,27 @@ func TestWrite_Texts(t *testing.T) {
 	page := write(t, []scenario.Result{scenario.NewResult(story, []scenario.Verdict{
 		scenario.Judge(scenario.ArmEtcd, history(long)), scenario.Judge(scenario.ArmFenced, history(long)),
 	})})
-	const leastApart = 14
-	last := ""
-	for _, m := range regexp.MustCompile(`<text class="(?:plain|note|lock|fault|good|bad|refused)" x="[0-9.]+" y="([0-9.]+)">(.*)</text>`).FindAllStringSubmatch(page, -1) {
-		plain := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(m[2], ""))
-		if n := len([]rune(plain)); n > 44 {
-			t.Errorf("got %d characters in a line: %s", n, plain)
+	texts := regexp.MustCompile(`<text class="(?:plain|note|lock|fault|good|bad|refused)" x="[0-9.]+" y="([0-9.]+)">(.*)</text>`)
+	tags := regexp.MustCompile(`<[^>]*>`)
+	figures := strings.Split(page, "<figure")[1:]
+	for _, figure := range figures {
+		last := 0.0
+		for _, m := range texts.FindAllStringSubmatch(figure, -1) {
+			plain, y := html.UnescapeString(tags.ReplaceAllString(m[2], "")), number(t, m[1])
+			if n := len([]rune(plain)); n > 44 {
+				t.Errorf("got %d characters in a line: %s", n, plain)
+			}
+			if y < last+14 {
+				t.Errorf("%q is at %v, and the line before at %v, want at least 14 between them", plain, y, last)
+			}
+			last = y
 		}
-		if last != "" && number(t, m[1]) > number(t, last) && number(t, m[1])-number(t, last) < leastApart {
-			t.Errorf("%q is %s below %s, want at least %d between them", plain, m[1], last, leastApart)
+		if last == 0 {
+			t.Error("got no texts")
 		}
-		last = m[1]
 	}
-	if last == "" {
-		t.Error("got no texts")
+	if len(figures) != 2 {
+		t.Errorf("got %d figures, want 2", len(figures))
 	}
 }
 
