@@ -31,8 +31,8 @@ type Track struct {
 	Worker bool
 }
 
-// A Calm is a time without faults, but for those of workers, that comes again
-// and again: in it, what was broken must work once more.
+// A Calm is a time without faults, but for those of workers, at the end of each
+// period: in it, what was broken must work once more.
 type Calm struct {
 	Every, Length time.Duration
 }
@@ -74,8 +74,9 @@ func (t *Track) draw(r *rand.Rand, length time.Duration, calm Calm) []Event {
 			Track: t.Name, Kind: card.Kind, Target: card.Targets[r.IntN(len(card.Targets))], Worker: t.Worker,
 			At: now, For: between(r, card.Least, card.Most),
 		}
-		if !t.Worker {
-			e.At = calm.after(e.At, e.For)
+		if after := calm.after(e.At, e.For); after > e.At && !t.Worker {
+			// Not all tracks go on in the same moment.
+			e.At = calm.after(after+between(r, 0, t.Least), e.For)
 		}
 		if e.At+e.For > length {
 			return plan
@@ -97,20 +98,18 @@ func (t *Track) shuffled(r *rand.Rand) []Card {
 }
 
 // after returns the first time from at on at which something of a length
-// doesn't reach into a calm, or the end of the next calm if it is longer than
-// the time between two.
+// doesn't reach into a calm, which is the end of each period. What is longer
+// than a period has room for begins with one.
 func (c Calm) after(at, length time.Duration) time.Duration {
 	if c.Every <= 0 {
 		return at
 	}
+	room := c.Every - c.Length
 	into := at % c.Every
-	if into >= c.Length && into+length <= c.Every {
+	if into+length <= room || into == 0 && length > room {
 		return at
 	}
-	if into < c.Length {
-		return at - into + c.Length
-	}
-	return at - into + c.Every + c.Length
+	return at - into + c.Every
 }
 
 func between(r *rand.Rand, least, most time.Duration) time.Duration {

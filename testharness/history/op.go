@@ -47,7 +47,7 @@ const (
 	// OutcomeOK: it was acknowledged.
 	OutcomeOK
 	// OutcomeRefused: it was answered with an error, Code, and must have left
-	// nothing behind.
+	// nothing behind. Without a Code it never left its client.
 	OutcomeRefused
 )
 
@@ -128,9 +128,10 @@ type Op struct {
 	Worker  string         `json:"worker"`
 	Seq     int64          `json:"seq"`
 	Kind    Kind           `json:"kind"`
-	Form    string         `json:"form,omitempty"` // how it was done: "copy", "startup"
-	Tag     []fencing.Pair `json:"tag,omitempty"`  // the locks that it presents
-	Lie     bool           `json:"lie,omitempty"`  // the token is no holder's, on purpose
+	Form    string         `json:"form,omitempty"`  // how it was done: "copy", "startup"
+	Tag     []fencing.Pair `json:"tag,omitempty"`   // the locks that it presents
+	Lie     bool           `json:"lie,omitempty"`   // the token is no holder's, on purpose
+	Retag   bool           `json:"retag,omitempty"` // the session presented others before
 	Rows    []Row          `json:"rows,omitempty"`
 	Undone  []int64        `json:"undone,omitempty"` // rows that it wrote and took back
 	Move    *Move          `json:"move,omitempty"`

@@ -66,6 +66,9 @@ type Options struct {
 	// StandbyOf makes the server a streaming standby of a running one, which
 	// must have the same Auth and Password. Template is not used then.
 	StandbyOf *Server
+	// StreamFrom is the host:port that a standby streams from instead of its
+	// primary's own, such as that of a link which can be cut.
+	StreamFrom string
 	// Template is a folder to keep initialised data folders in, to be copied
 	// by later servers with the same binaries, Auth and Password (which then
 	// share their system identifier). "" runs initdb each time.
@@ -153,7 +156,12 @@ func (s *Server) writeConfig() error {
 	}
 	lines = append(lines, s.options.Config...)
 	text := "\n# This server's own lines.\n" + strings.Join(lines, "\n") + "\n"
-	file, err := os.OpenFile(filepath.Join(s.DataDir(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	return appendTo(filepath.Join(s.DataDir(), "postgresql.conf"), text)
+}
+
+// appendTo adds to a file of settings.
+func appendTo(path, text string) error {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("write the server's settings: %w", err)
 	}
@@ -209,6 +217,9 @@ func (s *Server) SocketDir() string { return s.sockets }
 
 // DataDir returns the data folder (PGDATA).
 func (s *Server) DataDir() string { return filepath.Join(s.base, "data") }
+
+// Password returns the superuser's, "" where none is asked for.
+func (s *Server) Password() string { return s.options.Password }
 
 // LogFile returns the file that the server logs to.
 func (s *Server) LogFile() string { return filepath.Join(s.base, "log") }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 )
 
@@ -12,15 +14,35 @@ import (
 // as a standby that streams from it.
 func (s *Server) backup(ctx context.Context, primary *Server) error {
 	cmd := exec.CommandContext(ctx, s.Program("pg_basebackup"), "-D", s.DataDir(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
-		"-d", "host=127.0.0.1 user="+Superuser+" application_name=standby", "-p", fmt.Sprint(primary.port))
+		"-d", "host=127.0.0.1 user="+Superuser+" application_name="+StandbyName, "-p", fmt.Sprint(primary.port))
 	cmd.Dir = s.base
 	cmd.Env = append(environment(), "PGPASSWORD="+primary.options.Password)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner.credential}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("copy the primary: %w: %s", err, bytes.TrimSpace(out))
 	}
-	return nil
+	return s.streamFrom()
 }
+
+// streamFrom has the standby stream from where the options say. pg_basebackup
+// has written the primary's own address to the file that wins over
+// postgresql.conf; of two lines there the later one counts.
+func (s *Server) streamFrom() error {
+	if s.options.StreamFrom == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(s.options.StreamFrom)
+	if err != nil {
+		return fmt.Errorf("find where to stream from: %w", err)
+	}
+	return appendTo(filepath.Join(s.DataDir(), "postgresql.auto.conf"), fmt.Sprintf(
+		"primary_conninfo = 'host=%s port=%s user=%s password=%s application_name=%s'\n",
+		host, port, Superuser, s.options.Password, StandbyName))
+}
+
+// StandbyName is the application_name of a standby's connection to its primary,
+// for synchronous_standby_names.
+const StandbyName = "standby"
 
 // Promote makes a standby the primary, whatever became of the one before, and
 // returns when it takes writes.

@@ -66,7 +66,8 @@ func (s *Stack) DSN(role, database string) string {
 	return s.dsn(s.Postgres.Addr(), role, database)
 }
 
-// ProxyDSN is how a role reaches a database through the proxy at addr.
+// ProxyDSN is how a role reaches a database through the proxy at addr; several
+// addresses, joined with commas, are tried one after the other.
 func (s *Stack) ProxyDSN(addr, role, database string) string { return s.dsn(addr, role, database) }
 
 func (s *Stack) dsn(addr, role, database string) string {

@@ -34,12 +34,24 @@ type Process struct {
 // program is the command line of fenceproxy itself; flags are added to what
 // the stack sets.
 func (s *Stack) StartProcess(ctx context.Context, database string, program []string, flags ...string) (*Process, error) {
+	return s.Launch(ctx, Way{Upstream: s.DSN(RoleFence, database), Etcd: s.endpoints}, program, flags...)
+}
+
+// A Way is how a proxy reaches what it stands between.
+type Way struct {
+	Upstream string   // DSN, of several servers perhaps
+	Etcd     []string // endpoints
+}
+
+// Launch is StartProcess for a proxy that goes another way: over links that can
+// be cut, or to several servers.
+func (s *Stack) Launch(ctx context.Context, way Way, program []string, flags ...string) (*Process, error) {
 	argv := append(append(program[:len(program):len(program)], "serve",
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--etcd", s.Etcd.Endpoint(), "--lock-prefix", leases.DefaultPrefix, "--log-format", "json"), flags...)
+		"--etcd", strings.Join(way.Etcd, ","), "--lock-prefix", leases.DefaultPrefix, "--log-format", "json"), flags...)
 	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	// A password has no place on a command line.
-	p.cmd.Env = append(os.Environ(), "FENCEPROXY_UPSTREAM="+s.DSN(RoleFence, database))
+	p.cmd.Env = append(os.Environ(), "FENCEPROXY_UPSTREAM="+way.Upstream)
 	p.cmd.SysProcAttr = child.Attributes()
 	log, err := p.cmd.StderrPipe()
 	if err != nil {

@@ -17,6 +17,9 @@ import (
 type Options struct {
 	Postgres postgres.Options // Auth is SCRAM, whatever it says
 	EtcdAddr string           // host:port on loopback; "" takes a free port
+	// Endpoints are those of an etcd that runs already and stays the caller's:
+	// none is started then, and Etcd is nil.
+	Endpoints []string
 }
 
 // A Stack is a PostgreSQL and an etcd, and the proxies started on them.
@@ -25,6 +28,7 @@ type Stack struct {
 	Etcd     *leases.Embedded
 	Client   *clientv3.Client // of Etcd
 
+	endpoints []string
 	dir       string            // etcd's data
 	passwords map[string]string // of the roles, by name
 	proxies   []*Proxy
@@ -51,22 +55,31 @@ func (s *Stack) start(ctx context.Context, options Options) (err error) {
 	if s.Postgres, err = postgres.Start(ctx, options.Postgres); err != nil {
 		return err
 	}
+	if s.endpoints = options.Endpoints; len(s.endpoints) == 0 {
+		if err := s.startEtcd(ctx, options.EtcdAddr); err != nil {
+			return err
+		}
+	}
+	if s.Client, err = leases.NewClient(s.endpoints, nil); err != nil {
+		return err
+	}
+	return s.createRoles(ctx)
+}
+
+func (s *Stack) startEtcd(ctx context.Context, addr string) (err error) {
 	if s.dir, err = os.MkdirTemp("", "fenceproxy-etcd-"); err != nil {
 		return fmt.Errorf("make etcd's folder: %w", err)
 	}
 	etcd := leases.NewEmbedded(s.dir)
 	etcd.Addr = "127.0.0.1:0"
-	if options.EtcdAddr != "" {
-		etcd.Addr = options.EtcdAddr
+	if addr != "" {
+		etcd.Addr = addr
 	}
 	if err := etcd.Start(ctx); err != nil {
 		return err
 	}
-	s.Etcd = etcd
-	if s.Client, err = leases.NewClient([]string{etcd.Endpoint()}, nil); err != nil {
-		return err
-	}
-	return s.createRoles(ctx)
+	s.Etcd, s.endpoints = etcd, []string{etcd.Endpoint()}
+	return nil
 }
 
 // Close ends all of it and removes what it wrote. It may be called twice.

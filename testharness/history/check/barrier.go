@@ -125,7 +125,8 @@ func (f *facts) missed(claim, read *history.Op, p fencing.Pair, final digest) Vi
 	var late []history.Row
 	for _, r := range f.rows[p.Key] {
 		op := f.writer[r.ID]
-		if r.Token >= p.Token || op != nil && op.Ended() < claim.Invoke {
+		seen := r.N > 0 && r.N <= read.Seen.N || op != nil && op.Ended() < claim.Invoke
+		if r.Token >= p.Token || seen {
 			continue
 		}
 		if final.same(read.Seen.With(r.ID)) {

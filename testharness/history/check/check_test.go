@@ -214,6 +214,14 @@ func TestCheck_Progress(t *testing.T) {
 		s.Tables.Marks = nil
 		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → refused LF008")
 	})
+	t.Run("ended for its former tag", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code, op.Retag = history.OutcomeRefused, fencing.CodeEvicted, true
+		right(t, s)
+		op.Retag = false
+		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10 → refused LF005")
+	})
 	t.Run("slow", func(t *testing.T) {
 		s := held()
 		s.claim(10).Return += 60e9

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 )
 
@@ -17,6 +18,10 @@ func (f *facts) progress(limits Limits) Verdict {
 		op := &f.Ops[i]
 		if op.Kind != history.KindClaim || op.Return == 0 || op.Lie || !f.rightful(op) || f.disturbed(op, limits.Recovery) {
 			continue
+		}
+		unsent := op.Outcome == history.OutcomeRefused && op.Code == ""
+		if unsent || op.Retag && op.Code == fencing.CodeEvicted {
+			continue // nobody was asked, or the session was ended for what it presented before
 		}
 		v.Judged++
 		took := op.Return.Since(op.Invoke)

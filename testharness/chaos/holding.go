@@ -1,0 +1,143 @@
+package chaos
+
+import (
+	"context"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
+)
+
+const (
+	// mostRounds is how many writes a holder does at most before it gives the
+	// lock back.
+	mostRounds = 60
+	// defiantRounds is how many it does after that, if it is one of those.
+	defiantRounds = 8
+	// claimTries is how often a holder claims before it gives up.
+	claimTries = 4
+)
+
+// holding holds one lock, and works under it.
+func (w *worker) holding(ctx context.Context, s *session) *session {
+	l := w.acquire(ctx, draw(w, w.Keys...))
+	if l == nil {
+		return s
+	}
+	return w.under(ctx, s, l)
+}
+
+// transferring holds two locks, and moves money between their accounts.
+func (w *worker) transferring(ctx context.Context, s *session) *session {
+	keys := w.twoKeys()
+	first := w.acquire(ctx, keys[0])
+	if first == nil {
+		return s
+	}
+	second := w.acquire(ctx, keys[1])
+	if second == nil {
+		w.giveBack(ctx, first)
+		return s
+	}
+	return w.under(ctx, s, first, second)
+}
+
+// under claims with locks, writes under them, and gives them back. Some holders
+// go on writing after that, until they are told twice that it is over.
+func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session {
+	tag := make([]fencing.Pair, len(locks))
+	for i, l := range locks {
+		tag[i] = l.pair
+	}
+	s, ok := w.entering(ctx, s, tag, true)
+	rounds := 1 + w.random.IntN(mostRounds)
+	for range rounds {
+		if !ok || ctx.Err() != nil || !held(locks) {
+			break
+		}
+		s, ok = w.round(ctx, s, tag)
+	}
+	defiant := w.chance(0.25)
+	for _, l := range locks {
+		w.giveBack(ctx, l)
+	}
+	for refusals, i := 0, 0; defiant && s != nil && i < defiantRounds && refusals < 2; i++ {
+		if s, ok = w.round(ctx, s, tag); !ok {
+			refusals++
+		}
+	}
+	return s
+}
+
+func held(locks []*lock) bool {
+	for _, l := range locks {
+		if !l.held() {
+			return false
+		}
+	}
+	return true
+}
+
+// entering claims, until it is answered yes or told that the lock is lost, and
+// reads first of all, as whoever relies on the read barrier does.
+func (w *worker) entering(ctx context.Context, s *session, tag []fencing.Pair, first bool) (*session, bool) {
+	for range claimTries {
+		if ctx.Err() != nil {
+			return s, false
+		}
+		if s == nil && (len(tag) > 1 || w.chance(0.5)) {
+			s, _ = open(ctx, draw(w, w.Gates...), nil) // without one the claim opens its own
+			if s == nil {
+				continue
+			}
+		}
+		var op *history.Op
+		if s, op = w.claim(ctx, s, tag, false); op.Outcome == history.OutcomeOK && s != nil {
+			if first {
+				w.tally.Takeovers += len(tag)
+			}
+			return w.reading(ctx, s, true), true
+		}
+		if op.Outcome == history.OutcomeRefused && op.Code != fencing.CodeUnverified && op.Code != fencing.CodeClaimTimeout {
+			return s, false
+		}
+		// Another proxy may be better off.
+		if s != nil {
+			s.close()
+			s = nil
+		}
+	}
+	return s, false
+}
+
+// round reads or writes once. It returns false when there is no point in going
+// on; a connection that is lost is replaced.
+func (w *worker) round(ctx context.Context, s *session, tag []fencing.Pair) (*session, bool) {
+	if s == nil {
+		return w.entering(ctx, nil, tag, false)
+	}
+	if w.chance(0.05) {
+		return w.reading(ctx, s, false), true
+	}
+	s, over := w.write(ctx, s)
+	return s, !over
+}
+
+// reading reads one of the session's keys.
+func (w *worker) reading(ctx context.Context, s *session, first bool) *session {
+	if len(s.tag) != 1 || s.local {
+		return s
+	}
+	ctx, cancel := finishing(ctx, requestTimeout)
+	defer cancel()
+	op := &history.Op{Kind: history.KindRead, Tag: s.tag, First: first, Via: w.via(s.gate)}
+	w.record.Begin(op)
+	seen := &history.Seen{}
+	err := s.conn.QueryRow(ctx, `SELECT (SELECT n FROM counter WHERE key = $1), count(*), coalesce(sum(id), 0)::bigint, coalesce(bit_xor(id), 0)
+		FROM entry WHERE key = $1 AND token < $2`, s.tag[0].Key, int64(s.tag[0].Token)).Scan(&seen.N, &seen.Count, &seen.Sum, &seen.Xor)
+	if err == nil {
+		op.Seen = seen
+	}
+	settle(op, err)
+	w.end(op)
+	return s.after(op)
+}

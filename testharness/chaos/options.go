@@ -1,0 +1,78 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/testharness/fault"
+	"github.com/fenceproxy/fenceproxy/testharness/history/check"
+)
+
+// Options say what to run. NewOptions has the sizes of a full run.
+type Options struct {
+	Seed     uint64
+	Duration time.Duration // how long there are faults
+	Workers  int
+	Keys     int
+	Proxies  int
+	// Straight leads the workers to PostgreSQL itself: the same run, without
+	// fencing.
+	Straight bool
+	// Program is the command line of fenceproxy.
+	Program []string
+	// Self is a command line that ends in Serve.
+	Self []string
+	// Dir is where the history goes, a folder that isn't there yet or is empty.
+	Dir string
+	// Out is told how it goes.
+	Out io.Writer
+	// Workload is NewWorkload(Self) unless it is set.
+	Workload *Workload
+	// Calm is when nothing is broken anew but workers.
+	Calm   fault.Calm
+	Limits check.Limits
+}
+
+// The sizes of a full run.
+const (
+	DefaultWorkers = 50
+	DefaultKeys    = 20
+	DefaultProxies = 2
+	// Leases are as short as etcd grants them, so that they run out often.
+	leastTTL = time.Second
+	mostTTL  = 3 * time.Second
+	// afterFaults is how long the workers go on when everything is healed.
+	afterFaults = 6 * time.Second
+)
+
+// NewOptions returns those of a full run of the promise.
+func NewOptions(program, self []string) Options {
+	return Options{
+		Seed: 1, Duration: time.Minute, Workers: DefaultWorkers, Keys: DefaultKeys, Proxies: DefaultProxies,
+		Program: program, Self: self, Out: io.Discard,
+		Calm: fault.Calm{Every: 40 * time.Second, Length: 9 * time.Second}, Limits: check.NewLimits(),
+	}
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Workers < 1 || o.Proxies < 1:
+		return errors.New("a run needs a worker and a proxy at least")
+	case o.Keys < 2:
+		return errors.New("a run needs two keys at least, for transfers")
+	case o.Dir == "":
+		return errors.New("a run needs a folder for its history")
+	}
+	return nil
+}
+
+// keys are the names of the locks.
+func (o *Options) keys() []string {
+	keys := make([]string, o.Keys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("account:%02d", i)
+	}
+	return keys
+}

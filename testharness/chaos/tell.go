@@ -1,0 +1,66 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/history/check"
+)
+
+// tellProgressEvery is how often a run says how it goes.
+const tellProgressEvery = 3 * time.Second
+
+// tell says how it goes, until ctx ends.
+func (r *run) tell(ctx context.Context) {
+	tick := time.NewTicker(tellProgressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		t := r.crew.done()
+		fmt.Fprintf(r.options.Out, "%5.0fs  %8d writes  %6d claims  %6d takeovers  unknown %d  refused%s  faults: %s\n",
+			time.Since(r.began).Seconds(), t.Writes, t.Claims, t.Takeovers, t.Unknown, codes(t.Refused), strings.Join(r.faults.Active(), ", "))
+	}
+}
+
+// codes is how often each code was heard.
+func codes(refused map[fencing.Code]int) string {
+	var b strings.Builder
+	for _, code := range slices.Sorted(maps.Keys(refused)) {
+		fmt.Fprintf(&b, " %s %d", code, refused[code])
+	}
+	return cmp.Or(b.String(), " none")
+}
+
+// Print writes the summary of a run.
+func (r Result) Print(to io.Writer) {
+	fmt.Fprintf(to, "\n%d writes in %.0f s (%.0f a second), %d claims, %d takeovers, %d operations without an answer\n",
+		r.Tally.Writes, r.Took.Seconds(), float64(r.Tally.Writes)/r.Took.Seconds(), r.Tally.Claims, r.Tally.Takeovers, r.Tally.Unknown)
+	fmt.Fprintf(to, "refused:%s\n", codes(r.Tally.Refused))
+	kinds := slices.Sorted(maps.Keys(r.Faults))
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%s %d", kind, r.Faults[kind])
+	}
+	fmt.Fprintf(to, "faults: %s\n\n", strings.Join(kinds, ", "))
+	r.Report.Print(to)
+}
+
+// Missing returns those invariants that stale holders break when nobody fences
+// them, and that a report doesn't show to be broken. A run without fencing in
+// which some are missing says nothing of a run with it.
+func Missing(report check.Report) []check.Invariant {
+	broken := report.Broken()
+	return slices.DeleteFunc([]check.Invariant{check.Order, check.Barrier, check.Read, check.Linear}, func(i check.Invariant) bool {
+		return slices.Contains(broken, i)
+	})
+}
