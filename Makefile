@@ -10,6 +10,9 @@ N            ?= 2000
 SEED         ?= $(shell date +%s)
 # make grammar TEXTS=100000 SEED=1
 TEXTS        ?= 100000
+# make chaos DURATION=60s SEED=1 STRAIGHT=1
+DURATION     ?= 60s
+STRAIGHT     ?=
 # make clients CLIENTS=psql,pgx
 CLIENTS      ?= all
 # make mutants MUTANTS=no-verify,no-share-lock
@@ -28,7 +31,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -85,6 +88,11 @@ wire: ## wire scripts, straight to PostgreSQL and through the proxy, on PG_VERSI
 wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways
 	@testharness/setup.sh go cc postgres
 	FENCEPROXY_WIRE_PIPELINES=$(N) FENCEPROXY_WIRE_SEED=$(SEED) $(GO) test -race -count=1 -timeout 0 -v -run 'TestGenerate$$' ./testharness/wire
+
+chaos: build ## 50 workers under faults drawn from SEED for DURATION (60s), and the checkers; STRAIGHT=1 without fencing
+	@testharness/setup.sh go postgres
+	CGO_ENABLED=0 $(GO) build -o bin/chaos ./testharness/chaos/cmd
+	bin/chaos -program bin/fenceproxy -duration $(DURATION) -seed $(SEED) $(if $(STRAIGHT),-straight)
 
 clients: ## real drivers, straight and through the proxy; writes docs/clients.md (CLIENTS=pgx,psycopg picks)
 	@CLIENTS="$(CLIENTS)" testharness/setup.sh go cc postgres clients

@@ -34,7 +34,7 @@ func (w *worker) claim(ctx context.Context, s *session, tag []fencing.Pair, lie 
 	} else {
 		ctx, cancel := finishing(ctx, requestTimeout)
 		defer cancel()
-		op.Via, op.Retag = w.via(s.gate), len(s.tag) > 0
+		op.Via, op.Opened, op.Retag = w.via(s.gate), s.open, len(s.tag) > 0
 		w.record.Begin(op)
 		err := s.present(ctx, op.Form, tag)
 		settle(op, err)

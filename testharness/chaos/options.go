@@ -30,6 +30,11 @@ type Options struct {
 	Out io.Writer
 	// Workload is NewWorkload(Self) unless it is set.
 	Workload *Workload
+	// After is how long the workers go on when everything is healed.
+	After time.Duration
+	// Takeovers is how many there must have been before they stop, unless that
+	// takes longer than repairTime: a slow machine needs more time for as much.
+	Takeovers int
 	// Calm is when nothing is broken anew but workers.
 	Calm   fault.Calm
 	Limits check.Limits
@@ -40,18 +45,17 @@ const (
 	DefaultWorkers = 50
 	DefaultKeys    = 20
 	DefaultProxies = 2
+	DefaultAfter   = 8 * time.Second
 	// Leases are as short as etcd grants them, so that they run out often.
 	leastTTL = time.Second
 	mostTTL  = 3 * time.Second
-	// afterFaults is how long the workers go on when everything is healed.
-	afterFaults = 6 * time.Second
 )
 
 // NewOptions returns those of a full run of the promise.
 func NewOptions(program, self []string) Options {
 	return Options{
 		Seed: 1, Duration: time.Minute, Workers: DefaultWorkers, Keys: DefaultKeys, Proxies: DefaultProxies,
-		Program: program, Self: self, Out: io.Discard,
+		After: DefaultAfter, Program: program, Self: self, Out: io.Discard,
 		Calm: fault.Calm{Every: 40 * time.Second, Length: 9 * time.Second}, Limits: check.NewLimits(),
 	}
 }

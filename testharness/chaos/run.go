@@ -30,7 +30,6 @@ type run struct {
 	cluster *cluster
 	crew    *crew
 	faults  *fault.Run
-	watcher *watcher
 	began   time.Time
 	took    time.Duration
 }
@@ -77,29 +76,12 @@ func (r *run) play(ctx context.Context) (err error) {
 	if err := r.cluster.start(ctx); err != nil {
 		return err
 	}
-	r.watcher = &watcher{etcd: r.cluster.db.Client, record: r.record}
-	last, watched := make(chan int64, 1), make(chan error, 1)
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	go r.watcher.watch(watching, last, watched)
-	glancing, stopGlancing := context.WithCancel(ctx)
-	var glances sync.WaitGroup
-	glances.Add(1)
-	go func() {
-		defer glances.Done()
-		r.watcher.glance(glancing)
-	}()
-	defer glances.Wait()
-	defer stopGlancing()
-
-	worked := r.work(ctx)
-	revision, err := r.watcher.finish(ctx)
-	if err = errors.Join(worked, err); err != nil {
-		stop()
-		return errors.Join(err, <-watched)
+	watcher := Watch(ctx, r.cluster.db.Client, r.record)
+	if err := r.work(ctx); err != nil {
+		watcher.Stop()
+		return err
 	}
-	last <- revision
-	if err := <-watched; err != nil {
+	if err := watcher.Finish(ctx); err != nil {
 		return err
 	}
 	return r.collect(ctx)
@@ -124,15 +106,29 @@ func (r *run) work(ctx context.Context) (err error) {
 	defer teller.Wait()
 	defer stop()
 	err = r.faults.Carry(ctx)
-	after := time.NewTimer(max(r.options.Duration-time.Since(r.began), 0) + afterFaults)
-	defer after.Stop()
-	select {
-	case <-after.C:
-	case <-ctx.Done():
+	if !r.enough(ctx) {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	r.took = time.Since(r.began)
 	return errors.Join(err, r.crew.home())
+}
+
+// enough waits until the workers have worked for long enough without faults, and
+// done enough. It returns false if ctx ended first.
+func (r *run) enough(ctx context.Context) bool {
+	after := time.NewTimer(max(r.options.Duration-time.Since(r.began), 0) + r.options.After)
+	defer after.Stop()
+	select {
+	case <-after.C:
+	case <-ctx.Done():
+		return false
+	}
+	for deadline := time.Now().Add(repairTime); r.crew.done().Takeovers < r.options.Takeovers && time.Now().Before(deadline); {
+		if !pause(ctx) {
+			return false
+		}
+	}
+	return true
 }
 
 // collect reads what is in the tables, once nothing can change them any more:

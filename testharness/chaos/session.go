@@ -25,6 +25,7 @@ const (
 type session struct {
 	conn *pgx.Conn
 	gate string
+	open history.Moment // when it was opened
 	tag  []fencing.Pair
 	// local says that the tag is presented anew in each transaction.
 	local   bool
@@ -48,7 +49,7 @@ func open(ctx context.Context, gate string, params map[string]string) (*session,
 	for name, value := range params {
 		config.RuntimeParams[name] = value
 	}
-	s := &session{gate: gate}
+	s := &session{gate: gate, open: history.Now()}
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if strings.HasPrefix(n.Code, "LF") {
 			s.warning = n

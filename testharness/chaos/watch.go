@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,37 +18,72 @@ import (
 const (
 	// glanceEvery is how often etcd's revision is looked at.
 	glanceEvery = 25 * time.Millisecond
-	// lastWord is a key that is written when all is over.
-	lastWord = "/fenceproxy/chaos/last"
+	// lastKey is written when all is over.
+	lastKey = "/fenceproxy/chaos/last"
 )
 
-// A watcher takes down etcd's side of the history: who got in line for which
-// lock and went away, in which order, and between which times.
-type watcher struct {
+// A Watcher takes down etcd's side of a history: who got in line for which lock
+// and went away, in which order, and between which times.
+type Watcher struct {
 	etcd   *clientv3.Client
 	record *history.Recorder
 	tokens map[string]fencing.Token // of the places in line that are there
 	next   int64                    // the revision to go on with
-	last   int64                    // the last revision there will be, once it is known
+
+	last    chan int64 // the last revision there will be, once it is known
+	end     int64      // the same, 0 until then
+	watched chan error
+	stop    context.CancelFunc
+	running sync.WaitGroup // follow and glance, which return once ctx has ended
 }
 
-// watch records all changes of locks, from the cluster's beginning on, until
-// last has been seen. A watch that breaks goes on where it was.
-func (w *watcher) watch(ctx context.Context, last <-chan int64, done chan<- error) {
-	done <- w.follow(ctx, last)
+// Watch records all changes of locks below the default prefix, from the
+// cluster's beginning on, until Finish or Stop. A watch that breaks goes on where
+// it was.
+func Watch(ctx context.Context, etcd *clientv3.Client, record *history.Recorder) *Watcher {
+	w := &Watcher{etcd: etcd, record: record, tokens: map[string]fencing.Token{}, next: 1,
+		last: make(chan int64, 1), watched: make(chan error, 1)}
+	ctx, w.stop = context.WithCancel(ctx)
+	w.running.Add(2)
+	go func() {
+		defer w.running.Done()
+		w.watched <- w.follow(ctx)
+	}()
+	go func() {
+		defer w.running.Done()
+		w.glance(ctx)
+	}()
+	return w
 }
 
-func (w *watcher) follow(ctx context.Context, last <-chan int64) error {
-	w.tokens, w.next = map[string]fencing.Token{}, 1
+// Finish returns when all that has happened is recorded.
+func (w *Watcher) Finish(ctx context.Context) error {
+	defer w.Stop()
+	revision, err := w.lastWord(ctx)
+	if err != nil {
+		return err
+	}
+	w.last <- revision
+	return <-w.watched
+}
+
+// Stop breaks the watch off.
+func (w *Watcher) Stop() {
+	w.stop()
+	w.running.Wait()
+}
+
+// follow ends with ctx, or with the last revision.
+func (w *Watcher) follow(ctx context.Context) error {
 	for {
 		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		events := w.etcd.Watch(watching, "/fenceproxy/", clientv3.WithPrefix(), clientv3.WithRev(w.next))
-		err := w.take(ctx, events, last)
+		err := w.take(ctx, events)
 		stop()
 		switch {
 		case err != nil:
 			return err
-		case w.last > 0 && w.next > w.last:
+		case w.end > 0 && w.next > w.end:
 			return nil
 		case !pause(ctx):
 			return fmt.Errorf("watch the locks: %w", context.Cause(ctx))
@@ -56,13 +92,12 @@ func (w *watcher) follow(ctx context.Context, last <-chan int64) error {
 }
 
 // take records events until the watch breaks, or the last one.
-func (w *watcher) take(ctx context.Context, events clientv3.WatchChan, last <-chan int64) error {
-	for w.last == 0 || w.next <= w.last {
+func (w *Watcher) take(ctx context.Context, events clientv3.WatchChan) error {
+	for w.end == 0 || w.next <= w.end {
 		select {
 		case <-ctx.Done():
 			return nil
-		case w.last = <-last:
-			last = nil
+		case w.end = <-w.last:
 		case resp, ok := <-events:
 			if !ok {
 				return nil
@@ -83,7 +118,7 @@ func (w *watcher) take(ctx context.Context, events clientv3.WatchChan, last <-ch
 	return nil
 }
 
-func (w *watcher) event(event *clientv3.Event, now history.Moment) {
+func (w *Watcher) event(event *clientv3.Event, now history.Moment) {
 	place := string(event.Kv.Key)
 	key, direct := lockOf(place)
 	if !direct {
@@ -119,7 +154,7 @@ func lockOf(place string) (key string, direct bool) {
 }
 
 // glance records etcd's revision again and again, until ctx ends.
-func (w *watcher) glance(ctx context.Context) {
+func (w *Watcher) glance(ctx context.Context) {
 	tick := time.NewTicker(glanceEvery)
 	defer tick.Stop()
 	for {
@@ -130,7 +165,7 @@ func (w *watcher) glance(ctx context.Context) {
 		}
 		asking, cancel := context.WithTimeout(ctx, etcdTimeout)
 		asked := history.Now()
-		resp, err := w.etcd.Get(asking, lastWord, clientv3.WithCountOnly())
+		resp, err := w.etcd.Get(asking, lastKey, clientv3.WithCountOnly())
 		cancel()
 		if err == nil {
 			w.record.Add(history.Record{Glance: &history.Glance{Revision: resp.Header.Revision, Asked: asked, Answered: history.Now()}})
@@ -138,10 +173,10 @@ func (w *watcher) glance(ctx context.Context) {
 	}
 }
 
-// finish writes the last word, and returns its revision.
-func (w *watcher) finish(ctx context.Context) (revision int64, err error) {
+// lastWord writes a key, and returns its revision.
+func (w *Watcher) lastWord(ctx context.Context) (revision int64, err error) {
 	err = persist(ctx, func(ctx context.Context) error {
-		resp, err := w.etcd.Put(ctx, lastWord, "")
+		resp, err := w.etcd.Put(ctx, lastKey, "")
 		if err == nil {
 			revision = resp.Header.Revision
 		}

@@ -20,7 +20,7 @@ type Card struct {
 
 // A Track is a line of faults that come one after the other; those of different
 // tracks overlap. Its cards are shuffled, dealt out, and shuffled again, so that
-// even a short run sees most of them.
+// even a short run sees most of them; the first one comes in its first quarter.
 type Track struct {
 	Name  string
 	Cards []Card
@@ -64,7 +64,7 @@ func Draw(seed uint64, length time.Duration, calm Calm, tracks ...Track) []Event
 func (t *Track) draw(r *rand.Rand, length time.Duration, calm Calm) []Event {
 	var plan []Event
 	var deck []Card
-	for now := between(r, 0, t.Most); ; {
+	for now := between(r, 0, min(t.Most, length/4)); ; {
 		if len(deck) == 0 {
 			deck = t.shuffled(r)
 		}

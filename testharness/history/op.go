@@ -137,7 +137,8 @@ type Op struct {
 	Move    *Move          `json:"move,omitempty"`
 	First   bool           `json:"first,omitempty"` // the first read after a claim
 	Seen    *Seen          `json:"seen,omitempty"`
-	Via     string         `json:"via,omitempty"` // which way to the database it took
+	Via     string         `json:"via,omitempty"`    // which way to the database it took
+	Opened  Moment         `json:"opened,omitempty"` // when that was opened, if it was before
 	Invoke  Moment         `json:"invoke"`
 	Return  Moment         `json:"return,omitempty"` // of the answer, or when it was given up
 	Outcome Outcome        `json:"outcome,omitempty"`

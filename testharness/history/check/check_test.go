@@ -237,6 +237,18 @@ func TestCheck_Progress(t *testing.T) {
 		s.Faults[0].Worker = true // somebody else's
 		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10")
 	})
+	t.Run("over a connection that was broken before", func(t *testing.T) {
+		s := held()
+		fault := history.Fault{Kind: "cut", Target: "proxy-1", Begin: s.tick()}
+		fault.End = s.tick()
+		s.Faults = []history.Fault{fault}
+		s.clock += 60e9
+		op := s.claim(10)
+		op.Outcome, op.Opened = history.OutcomeUnknown, 1
+		right(t, s)
+		op.Opened = fault.End + 30e9
+		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10 → unknown")
+	})
 	t.Run("the lock went away meanwhile", func(t *testing.T) {
 		s := held()
 		op := s.claim(10)

@@ -57,14 +57,18 @@ func (f *facts) rightful(op *history.Op) bool {
 }
 
 // disturbed reports whether a fault was at work that the operation may have
-// felt.
+// felt. A connection may be broken since long before it is used.
 func (f *facts) disturbed(op *history.Op, recovery time.Duration) bool {
+	from := op.Invoke
+	if op.Outcome == history.OutcomeUnknown && op.Opened != 0 {
+		from = op.Opened
+	}
 	for i := range f.Faults {
 		fault := &f.Faults[i]
 		if fault.Worker && fault.Target != op.Worker {
 			continue
 		}
-		if fault.Begin <= op.Return && fault.End.Add(recovery) >= op.Invoke {
+		if fault.Begin <= op.Return && fault.End.Add(recovery) >= from {
 			return true
 		}
 	}

@@ -1,0 +1,124 @@
+package chaos_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fenceproxy/fenceproxy/testharness/chaos"
+	"github.com/fenceproxy/fenceproxy/testharness/history/check"
+)
+
+// build makes a program of this module; without the race detector, since a run
+// is many processes.
+func build(t *testing.T, dir, name string) string {
+	t.Helper()
+	program := filepath.Join(dir, filepath.Base(name))
+	cmd := exec.Command("go", "build", "-o", program, "github.com/fenceproxy/fenceproxy/"+name)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v: %s", name, err, out)
+	}
+	return program
+}
+
+// options are those of a run that is short, and crowded for it.
+func options(t *testing.T) chaos.Options {
+	t.Helper()
+	dir := t.TempDir()
+	o := chaos.NewOptions([]string{build(t, dir, "cmd/fenceproxy")}, []string{build(t, dir, "testharness/chaos/cmd"), "serve"})
+	o.Duration, o.After, o.Takeovers, o.Workers, o.Keys = 5*time.Second, time.Second, 60, 15, 4
+	o.Dir = filepath.Join(dir, "history")
+	return o
+}
+
+// play carries out a run, and shows how it went if the test fails.
+func play(t *testing.T, o chaos.Options) chaos.Result {
+	t.Helper()
+	var out bytes.Buffer
+	o.Out = &out
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d:\n%s", o.Seed, out.String())
+		}
+	})
+	result, err := chaos.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result.Print(&out)
+	return result
+}
+
+// The promise holds, and there was something to hold it against.
+func TestRun(t *testing.T) {
+	result := play(t, options(t))
+	if !result.Report.OK() {
+		t.Error("the promise was broken")
+	}
+	for _, v := range result.Report.Verdicts {
+		// Nobody is held to a time in a run that is all faults.
+		if v.Judged == 0 && v.Invariant != check.Progress {
+			t.Errorf("%s: nothing was judged", v.Invariant)
+		}
+	}
+	if len(result.Faults) < 5 || result.Tally.Takeovers == 0 {
+		t.Errorf("got faults %v and %d takeovers, want some of each", result.Faults, result.Tally.Takeovers)
+	}
+}
+
+// Without fencing the same workers break it, and the checkers notice.
+func TestRun_Straight(t *testing.T) {
+	o := options(t)
+	o.Straight = true
+	if missing := chaos.Missing(play(t, o).Report); len(missing) > 0 {
+		t.Errorf("without fencing nothing broke %v", missing)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	o := chaos.NewOptions(nil, nil)
+	o.Duration = 10 * time.Minute
+	plan := chaos.Plan(o)
+	if diff := cmp.Diff(plan, chaos.Plan(o)); diff != "" {
+		t.Errorf("the same seed gave another plan:\n%s", diff)
+	}
+	kinds := map[string]bool{}
+	for _, e := range plan {
+		kinds[e.Kind] = true
+	}
+	for _, want := range []string{
+		"pause worker", "kill worker", "pause proxy", "kill proxy", "pause etcd", "kill etcd", "pause primary", "restart primary",
+		"kill primary", "kill standby", "kill backend", "failover", "failover, old primary awake", "cut", "silent", "silent there", "silent back", "slow",
+	} {
+		if !kinds[want] {
+			t.Errorf("ten minutes have no fault %q", want)
+		}
+	}
+}
+
+func TestRun_Options(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(*chaos.Options)
+	}{
+		{"no workers", func(o *chaos.Options) { o.Workers = 0 }},
+		{"one key", func(o *chaos.Options) { o.Keys = 1 }},
+		{"no folder", func(o *chaos.Options) { o.Dir = "" }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			o := chaos.NewOptions(nil, nil)
+			o.Dir = filepath.Join(t.TempDir(), "history")
+			c.change(&o)
+			if _, err := chaos.Run(t.Context(), o); err == nil {
+				t.Error("got nil, want an error")
+			}
+		})
+	}
+}
