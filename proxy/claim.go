@@ -23,7 +23,8 @@ func (s *session) becomeTagged() error {
 		return errLost
 	}
 	s.tagged, s.guarded = true, true
-	s.txn.held = true // what ran in an open transaction was not looked at
+	s.txn.held = true       // what ran in an open transaction was not looked at,
+	s.portals.forgot = true // nor which portals it has
 	if s.segment.open {
 		// Nor was what ran in the segment that is half sent.
 		s.txn = txn{block: blockUnknown, uncovered: true, ran: true, held: true}

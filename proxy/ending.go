@@ -133,6 +133,9 @@ func (s *session) tell(e *ending, ready bool) {
 // client may still ask.
 func (s *session) answerInstead(t byte, counted bool) error {
 	if !counted {
+		if err := s.awaitWord(); err != nil {
+			return err
+		}
 		if passed, err := s.lastWords(t); passed || err != nil {
 			return err
 		}
@@ -170,6 +173,18 @@ func (s *session) answerInstead(t byte, counted bool) error {
 	return s.toClient.Flush()
 }
 
+// awaitWord waits, while a backend is left to answer what it was sent, until it
+// has, or waits itself: for the data of a COPY.
+func (s *session) awaitWord() error {
+	err := s.await(func() bool {
+		return s.over || !s.spared || s.queue.Copying() || s.queue.ReadyDue() == 0
+	})
+	if errors.Is(err, errOver) || errors.Is(err, errGone) {
+		return nil
+	}
+	return err
+}
+
 // lastWords takes a message of a session that is being ended while its backend
 // may still be committing, and passes it on where the backend needs it to answer
 // at all: the rest of a COPY, and the Sync after a COMMIT.
@@ -183,9 +198,8 @@ func (s *session) lastWords(t byte) (passed bool, err error) {
 	case s.pass(t, copying):
 		passed = true
 	case copying:
-		s.backend.Close() // PostgreSQL would end the session too
 		s.mu.Unlock()
-		return false, nil
+		return false, errCopying
 	default:
 		// The client goes on with its segment. A Sync of the proxy's own has
 		// the backend answer what it was sent.

@@ -162,3 +162,47 @@ func TestSession_EvictedInLongPipeline(t *testing.T) {
 		c.conn.Close()
 	}
 }
+
+// An evicted session whose COPY begins only then gets its data to PostgreSQL,
+// which would wait for it for ever if the claim that evicted came to nothing.
+func TestSession_EvictedBeforeCopy(t *testing.T) {
+	s := newStack(t, 1)
+	for name, c := range map[string]struct{ copy, want string }{
+		"done":    {"c", "SELECT 1 COPY 1 ZI"},
+		"failed":  {"f", "SELECT 1 57014 ZI"},
+		"no copy": {"Q", "SELECT 1 08P01"}, // as PostgreSQL ends the session
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			s.exec("TRUNCATE t; SELECT pg_advisory_lock(77)")
+			s.holders.hold(name, 1)
+			f := s.taggedFrontend(0, name, 1)
+			f.send(query("SELECT FROM pg_advisory_xact_lock_shared(77); COPY t FROM STDIN"))
+			poll.Until(t, "the text runs", func() bool {
+				var waits bool
+				err := s.admin.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)").Scan(&waits)
+				return err == nil && waits
+			})
+			if got := s.servers[0].Evict("postgres", name, 2); got != 1 {
+				t.Fatalf("evicted: got %d, want 1", got)
+			}
+			f.send(&pgproto3.CopyData{Data: []byte("1\ta\n")})
+			switch c.copy {
+			case "c":
+				f.send(&pgproto3.CopyDone{})
+			case "f":
+				f.send(&pgproto3.CopyFail{})
+			default:
+				f.send(query("SELECT 1"))
+			}
+			s.exec("SELECT pg_advisory_unlock(77)")
+			stop := byte('Z')
+			if c.copy == "Q" {
+				stop = 'E'
+			}
+			if got := f.until(stop); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}

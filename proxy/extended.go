@@ -27,13 +27,12 @@ func (s *session) guardBind() error {
 			return err
 		}
 		st.settings = short(bindSettings(st, values))
+		st.named = len(name) > 0
 	}
 	if !s.discarded(queue.Bind) {
 		s.portals.bind(portal, st, s.segment.number)
 	}
-	if !st.known || st.class == sqlrewrite.Read || st.mayWrite() {
-		// A parameter of a domain runs the checks of the domain, and planning
-		// runs what is declared immutable: a Bind can write.
+	if st.bindWrites() {
 		s.segment.executed = true
 		s.txn.bound()
 	}
@@ -86,6 +85,9 @@ func (s *session) guardExecute() error {
 	}
 	st = s.weigh(s.unseen(st))
 	if st.empty {
+		if st.named {
+			s.txn.bound()
+		}
 		return s.relay(queue.Execute)
 	}
 	enclose := s.mustEnclose(st) // before a claim changes the answer
@@ -144,8 +146,11 @@ func (s *session) execute(st statement) error {
 	first, within := !s.segment.called, s.txn.block
 	s.segment.called = true
 	c := checkNone
-	if !alone {
+	if !alone || s.dropsTagOf(st) {
 		c = what()
+	}
+	if st.known && st.named {
+		s.txn.doubt(st.class, within)
 	}
 	if c != checkNone {
 		purpose := queue.Early
@@ -168,6 +173,9 @@ func (s *session) execute(st statement) error {
 	if err := s.relayAs(e); err != nil {
 		return err
 	}
+	if st.named && st.class == sqlrewrite.Begin && within != blockOpen && within != blockFailed {
+		return s.confirmBegin()
+	}
 	if !st.known {
 		s.own.generation++ // it may drop the proxy's own statements
 	}
@@ -175,6 +183,23 @@ func (s *session) execute(st statement) error {
 		s.dropPrepared(st.drops)
 	}
 	return nil
+}
+
+// dropsTagOf reports whether the statement is a DISCARD ALL behind something that
+// ran under the tag and that no check covers. PostgreSQL lets it come behind a
+// Bind, which can have written; where it doesn't, it fails without the check too.
+func (s *session) dropsTagOf(st statement) bool {
+	return st.class == sqlrewrite.Discard && s.txn.ran && !s.txn.checked
+}
+
+// confirmBegin has a pipeline fail in which the BEGIN under a name was none: what
+// ran in its place would commit at the Sync. SAVEPOINT fails outside a block, and
+// doesn't get in the way of a SET TRANSACTION that follows, as a query would.
+func (s *session) confirmBegin() error {
+	var b batch
+	b.once(savepointName, savepointSQL, queue.Confirm)
+	b.once(savepointName, releaseSQL, queue.Confirm)
+	return s.send(&b)
 }
 
 // inject sends a check, after making the proxy's statements if they aren't

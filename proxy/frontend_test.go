@@ -81,6 +81,40 @@ func (f *frontend) ready(n int) string {
 	return strings.Join(got, " ")
 }
 
+// endMark is how many Closes tell that all has been answered: more than any test
+// sends in a row.
+const endMark = 8
+
+// rest reads all that is due still, in whatever state the session is: out of a
+// COPY, and behind an error without a Sync.
+func (f *frontend) rest() string {
+	f.t.Helper()
+	f.send(&pgproto3.CopyFail{}, &pgproto3.Sync{})
+	for range endMark {
+		f.send(&pgproto3.Close{ObjectType: 'P', Name: "none"})
+	}
+	f.send(&pgproto3.Sync{})
+	var got []string
+	for marks := 0; ; {
+		m, err := f.fe.Receive()
+		if err != nil {
+			f.t.Fatalf("after %v: %v", got, err)
+		}
+		t, s := f.tell(m)
+		switch {
+		case t == '3':
+			marks++
+		case t == 'Z' && marks >= endMark:
+			return strings.Join(got, " ")
+		default:
+			marks = 0
+		}
+		if s != "" {
+			got = append(got, s)
+		}
+	}
+}
+
 func (f *frontend) tell(m pgproto3.BackendMessage) (t byte, s string) {
 	switch m := m.(type) {
 	case *pgproto3.ReadyForQuery:
@@ -89,6 +123,8 @@ func (f *frontend) tell(m pgproto3.BackendMessage) (t byte, s string) {
 		return 'E', m.Code
 	case *pgproto3.CommandComplete:
 		return 'C', string(m.CommandTag)
+	case *pgproto3.CloseComplete:
+		return '3', ""
 	case *pgproto3.CopyInResponse:
 		return 'G', ""
 	case *pgproto3.BackendKeyData:

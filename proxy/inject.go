@@ -36,8 +36,11 @@ const (
 	beginSQL    = "BEGIN"
 	commitSQL   = "COMMIT"
 	rollbackSQL = "ROLLBACK"
-	readbackSQL = "SELECT " + settingsSQL
-	openingSQL  = readbackSQL + ", pg_catalog.to_regnamespace('fence') IS NOT NULL"
+	// Not reserved as savepoints: the name is there for a moment only.
+	savepointSQL = "SAVEPOINT fenceproxy"
+	releaseSQL   = "RELEASE SAVEPOINT fenceproxy"
+	readbackSQL  = "SELECT " + settingsSQL
+	openingSQL   = readbackSQL + ", pg_catalog.to_regnamespace('fence') IS NOT NULL"
 )
 
 // Names reserved for the proxy's own prepared statements and portals. The
@@ -52,7 +55,9 @@ const (
 	commitName   = reserved + "commit"
 	readbackName = reserved + "readback"
 	rollbackName = reserved + "rollback"
-	resolveName  = reserved + "resolve" // never made
+
+	savepointName = reserved + "savepoint"
+	resolveName   = reserved + "resolve" // never made
 )
 
 // checks are the early and the late check as SQL.

@@ -52,7 +52,7 @@ func (s *session) describe(text []byte, one sqlrewrite.Statement, o sqlrewrite.O
 // unseen makes of a statement one that may change the tag, in a session that
 // has prepared or defined something that does.
 func (s *session) unseen(st statement) statement {
-	if s.opaque && st.class == sqlrewrite.MayWrite && st.flags&configures == 0 {
+	if s.opaque && (st.class == sqlrewrite.MayWrite && st.flags&configures == 0 || st.named && !bounds(st.class)) {
 		st.flags |= sqlrewrite.TouchesTag
 		st.settings = append(st.settings[:len(st.settings):len(st.settings)], sqlrewrite.Setting{Kind: sqlrewrite.Unknown})
 	}
@@ -68,6 +68,12 @@ func onlySettings(settings []sqlrewrite.Setting) bool {
 		}
 	}
 	return len(settings) > 0
+}
+
+// bounds reports whether statements of the class begin and end transactions: a
+// check comes before them, or it is confirmed that they did.
+func bounds(c sqlrewrite.Class) bool {
+	return c == sqlrewrite.Begin || c == sqlrewrite.Commit || c == sqlrewrite.Rollback
 }
 
 // harmless reports whether a session whose tag was refused may run a

@@ -48,18 +48,19 @@ func (s *session) guardQuery(body []byte) error {
 
 // sendGuarded sends a text that was admitted, with its checks.
 func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged bool) error {
+	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
+	unplanned := len(stmts) == 1 && stmts[0].Flags&unmixed != 0 && s.txn.block == blockNone && (!s.fences() || stmts[0].Class == sqlrewrite.Discard)
 	// Nothing can be added to an empty text without changing its answer, nor to
 	// a statement that needs a block, beside which another makes one.
 	alone := len(stmts) == 0 || len(stmts) == 1 && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
-	if alone {
+	if alone || unplanned {
 		if err := s.injectLate(); err != nil {
 			return err
 		}
 	}
 	within := s.txn.block
 	var p plan
-	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
-	if len(stmts) != 1 || stmts[0].Flags&unmixed == 0 || s.txn.block != blockNone || s.fences() && stmts[0].Class != sqlrewrite.Discard {
+	if !unplanned {
 		p = planQuery(&s.txn, s.checks(), stmts, len(text))
 	}
 	s.count(p.purposes)

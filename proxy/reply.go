@@ -291,6 +291,8 @@ func (s *session) errorReply(n int) error {
 	switch {
 	case missed != nil:
 		return s.toClient.Write(wire.AppendError(nil, *missed))
+	case out.Purpose == queue.Confirm && r.Code == noTransaction:
+		return s.toClient.Write(wire.AppendError(nil, report("ERROR", notBegin())))
 	case out.Purpose == queue.Raise && out.Verdict == queue.Refuse && r.Code == string(errCanceled.Code):
 		return s.toClient.Write(wire.WithoutContext(nil, body))
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):

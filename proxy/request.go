@@ -302,6 +302,7 @@ func (s *session) parse(n int) error {
 		if len(st.settings) > 0 {
 			if st.types = wire.ReadTypes(rest); len(st.types) > maxTypes {
 				st.types, st.settings = nil, forgotten().settings
+				st.flags &^= configures
 			}
 		}
 		err = s.pushChange(e, s.parsed(name, st))

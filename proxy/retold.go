@@ -15,6 +15,7 @@ const (
 	activeTransaction  = "25001"
 	invalidTermination = "2D000"
 	syntaxError        = "42601"
+	noTransaction      = "25P01"
 )
 
 // An alone says what a statement is that would be a transaction by itself but
@@ -59,6 +60,12 @@ func blockedBy(a alone, r wire.Report) *fencing.Error {
 	}
 	return fencing.Refuse(fencing.CodeNotFenceable, "the statement can't run in a transaction, so no check can be made atomic with it").With(
 		"PostgreSQL says: "+r.Message+".", "Run it in an untagged session.")
+}
+
+// notBegin refuses a BEGIN that was none.
+func notBegin() *fencing.Error {
+	return fencing.Refuse(fencing.CodeNotFenceable, "the prepared statement is no longer the BEGIN that was prepared under its name").With(
+		"", "Code has given the name away by DEALLOCATE and PREPARE: prepare the statement again.")
 }
 
 // asAtEnd words a syntax error at the ";" that separates the client's text from

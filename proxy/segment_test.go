@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgproto3"
+
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
@@ -91,5 +93,62 @@ func TestSession_CommitsBehindDeallocate(t *testing.T) {
 	}
 	if got := s.count("true"); got != 0 {
 		t.Error("a DO that commits has run")
+	}
+}
+
+// What a Bind has written is checked under the tag that it was written under,
+// whatever takes the tag off behind it.
+func TestSession_StaleBind(t *testing.T) {
+	s := newStack(t, 2)
+	s.exec(`CREATE FUNCTION inserts() RETURNS boolean LANGUAGE sql AS 'INSERT INTO t VALUES (1, ''a'') RETURNING true';
+		CREATE FUNCTION allows(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN inserts(); END $$;
+		CREATE DOMAIN setting AS text CHECK (allows(VALUE));
+		CREATE FUNCTION constant() RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN inserts(); END $$`)
+	var domain uint32
+	if err := s.admin.QueryRow(t.Context(), "SELECT 'setting'::regtype::oid").Scan(&domain); err != nil {
+		t.Fatal(err)
+	}
+	constant := one(&pgproto3.Parse{Query: "SELECT constant()"}, &pgproto3.Bind{DestinationPortal: "p"})
+	for key, stale := range map[string][]pgproto3.FrontendMessage{
+		"domain": {
+			&pgproto3.Parse{Query: "SELECT set_config('fence.key', $1, false), set_config('fence.token', '', false)", ParameterOIDs: []uint32{domain}},
+			&pgproto3.Bind{Parameters: [][]byte{{}}}, &pgproto3.Execute{}, &pgproto3.Sync{},
+		},
+		"reset":       join(constant, execute("RESET ALL"), syncs),
+		"discard":     join(constant, execute("DISCARD ALL"), syncs),
+		"query":       join(constant, one(query("RESET ALL")), syncs),
+		"its discard": join(constant, one(query("DISCARD ALL")), syncs),
+	} {
+		t.Run(key, func(t *testing.T) {
+			s.t = t
+			s.exec("TRUNCATE t")
+			s.holders.hold(key, 1)
+			f := s.taggedFrontend(0, key, 1)
+			s.raise(1, key, 2)
+			f.send(stale...)
+			got := f.rest()
+			if rows := s.count("true"); rows != 0 {
+				t.Errorf("rows: got %d, want 0 (%s)", rows, got)
+			}
+		})
+	}
+}
+
+// A portal that was bound before the session became a tagged one, in the same
+// segment, may run a CALL, which commits in the middle.
+func TestSession_PortalOfUntaggedSegment(t *testing.T) {
+	s := newStack(t, 1)
+	s.exec(`CREATE PROCEDURE twice() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (1, 'a'); COMMIT; INSERT INTO t VALUES (2, 'a'); END $$`)
+	s.holders.hold("k", 1)
+	f := s.frontend(s.addrs[0])
+	f.send(join(
+		one(&pgproto3.Parse{Query: "CALL twice()"}, &pgproto3.Bind{DestinationPortal: "p"}),
+		execute("SELECT set_config('fence.key', 'k', false), set_config('fence.token', '1', false)"),
+		one(&pgproto3.Execute{Portal: "p"}, &pgproto3.Sync{}))...)
+	if got, want := f.ready(1), "SELECT 1 LF007 ZI"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := s.count("true"); got != 0 {
+		t.Errorf("rows: got %d, want 0", got)
 	}
 }

@@ -210,13 +210,14 @@ func (s *session) finish(err error) {
 		<-s.replied
 		s.farewell(last.report())
 	case clientLeft(err):
-		s.toBackend.Flush()
-		closeWrite(s.backend)
-		<-s.replied
+		s.sayEnd()
 	default:
+		var refused *fencing.Error
+		if errors.Is(err, errHiddenTag) {
+			s.sayEnd() // what was asked before is answered
+		}
 		s.backend.Close()
 		<-s.replied
-		var refused *fencing.Error
 		switch {
 		case errors.As(err, &refused):
 			s.farewell(report("FATAL", refused))
@@ -224,6 +225,14 @@ func (s *session) finish(err error) {
 			s.farewell(errDrained.report())
 		}
 	}
+}
+
+// sayEnd tells the backend that nothing more comes, and waits until it has
+// answered what did. It says nothing of a message that doesn't end.
+func (s *session) sayEnd() {
+	s.toBackend.Flush()
+	closeWrite(s.backend)
+	<-s.replied
 }
 
 // push announces replies before the bytes that cause them are sent. It fails

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
@@ -18,6 +19,10 @@ type statement struct {
 	empty bool
 	// command names it where untagged writes are observed.
 	command string
+	// named: a portal's, of a statement that has a name. Code that nobody sees may
+	// have given the name to another (DEALLOCATE, then PREPARE), one that reads or
+	// writes tables: PREPARE takes no other.
+	named bool
 	// drops is the one name that a statement drops which drops prepared ones;
 	// "" is all of them.
 	drops string
@@ -30,6 +35,15 @@ type statement struct {
 // mayWrite reports whether the statement may do more than change settings.
 func (st statement) mayWrite() bool {
 	return st.class == sqlrewrite.MayWrite && st.flags&configures == 0
+}
+
+// bindWrites reports whether a Bind of the statement may write: a parameter of a
+// domain runs the checks of the domain, and planning runs what is declared
+// immutable.
+func (st statement) bindWrites() bool {
+	const firstNormalObjectId = 16384 // src/include/access/transam.h: what users make has that or more
+	foreign := func(oid uint32) bool { return oid >= firstNormalObjectId }
+	return !st.known || st.named || st.class == sqlrewrite.Read || st.mayWrite() || slices.ContainsFunc(st.types, foreign)
 }
 
 // unsure returns what is left of a statement that may not stand any more, or
@@ -225,7 +239,7 @@ const maxPortals = 1024
 // unknown, which is always safe.
 type portals struct {
 	bound  map[string]bound
-	forgot bool // a portal that isn't there may be one that was given up
+	forgot bool // a portal that isn't there may be one that was given up, or never seen
 }
 
 // A bound statement is what an Execute of a portal runs.

@@ -91,6 +91,9 @@ type txn struct {
 	// guess: checked, uncovered and ran are only assumed, since replies that
 	// tell are still due.
 	guess bool
+	// spared: nothing that could commit at a Sync has run since a COMMIT or ROLLBACK
+	// that is in doubt: it has ended the block, or left it open.
+	spared bool
 	// held: a check ran at some point of the open transaction, so it may hold
 	// a share lock on a mark, and may have begun what only writes at its end.
 	held bool
@@ -100,6 +103,7 @@ type txn struct {
 
 // step takes the next statement and returns the check to put before it.
 func (t *txn) step(class sqlrewrite.Class, flags sqlrewrite.Flags) check {
+	t.spared = false
 	if t.block == blockFailed {
 		t.leaveFailed(class, flags)
 		return checkNone
@@ -175,9 +179,20 @@ func (t *txn) settled(b block, checked, ran bool) {
 // bound takes what may write unseen: it runs under the check that the
 // transaction has had, or must be covered later.
 func (t *txn) bound() {
+	t.spared = false
 	if !t.checked {
 		t.uncovered, t.ran, t.guess = true, true, false
 	}
+}
+
+// doubt takes that the statement which step has taken may in truth have been
+// another that reads or writes. within is the block that it ran in.
+func (t *txn) doubt(class sqlrewrite.Class, within block) {
+	if t.checked || within == blockFailed {
+		return
+	}
+	t.uncovered, t.ran, t.guess, t.held = true, true, false, true
+	t.spared = within == blockOpen && (class == sqlrewrite.Commit || class == sqlrewrite.Rollback)
 }
 
 // late returns the check at the end of a transaction.
@@ -257,7 +272,7 @@ func (t *txn) end(how ends, flags sqlrewrite.Flags) {
 // needsLate reports whether a check must come before the end of the implicit
 // transaction that is open.
 func (t *txn) needsLate() bool {
-	return (t.block == blockNone || t.block == blockUnknown) && t.uncovered && !t.checked
+	return (t.block == blockNone || t.block == blockUnknown) && t.uncovered && !t.checked && !t.spared
 }
 
 // sync takes the end of a segment: an implicit transaction ends there. It
@@ -267,7 +282,7 @@ func (t *txn) sync() ends {
 	t.ends = 0
 	switch t.block {
 	case blockNone:
-		*t = txn{}
+		*t = txn{held: t.spared} // if the block is open still
 	case blockUnknown:
 		*t = txn{block: t.block, held: t.held}
 	}

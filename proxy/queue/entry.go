@@ -82,13 +82,15 @@ const (
 	Resolve
 	// Enclose: the BEGIN and COMMIT that the proxy puts around a segment.
 	Enclose
+	// Confirm: the proxy makes sure that a block is open.
+	Confirm
 	// Rollback: the end of a transaction whose late check failed; its
 	// ReadyForQuery is the client's.
 	Rollback
 )
 
 var purposeNames = [...]string{
-	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "resolve", "enclose", "rollback",
+	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "resolve", "enclose", "confirm", "rollback",
 }
 
 func (p Purpose) String() string { return purposeNames[p] }
