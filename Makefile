@@ -5,7 +5,7 @@ TEST_TIMEOUT ?= 15m
 FUZZ_TIME    ?= 20s
 # make wire PG_VERSIONS="15 16 17 18"; empty is the server that is installed.
 PG_VERSIONS  ?=
-# make wire-fuzz N=100000 SEED=1
+# make wire-fuzz N=100000 SEED=1; make attack N=10000 SEED=1
 N            ?= 2000
 SEED         ?= $(shell date +%s)
 # make grammar TEXTS=100000 SEED=1
@@ -31,7 +31,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz attack chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -93,6 +93,9 @@ chaos: build ## 50 workers under faults drawn from SEED for DURATION (60s), and 
 	@testharness/setup.sh go postgres
 	CGO_ENABLED=0 $(GO) build -o bin/chaos ./testharness/chaos/cmd
 	bin/chaos -program bin/fenceproxy -duration $(DURATION) -seed $(SEED) $(if $(STRAIGHT),-straight)
+attack: ## N random sessions (2000) from SEED that lose their lock at some moment: no stale row, no missing answer
+	@testharness/setup.sh go cc postgres
+	FENCEPROXY_ATTACK_SESSIONS=$(N) FENCEPROXY_ATTACK_SEED=$(SEED) $(GO) test -count=1 -timeout 0 -v -run 'TestSession_StaleAtRandom$$' ./proxy
 
 clients: ## real drivers, straight and through the proxy; writes docs/clients.md (CLIENTS=pgx,psycopg picks)
 	@CLIENTS="$(CLIENTS)" testharness/setup.sh go cc postgres clients

@@ -150,7 +150,7 @@ func (s *session) execute(st statement) error {
 		c = what()
 	}
 	if st.known && st.named {
-		s.txn.doubt(st.class, within)
+		s.txn.doubt(st.class, st.flags, within)
 	}
 	if c != checkNone {
 		purpose := queue.Early
@@ -173,7 +173,7 @@ func (s *session) execute(st statement) error {
 	if err := s.relayAs(e); err != nil {
 		return err
 	}
-	if st.named && st.class == sqlrewrite.Begin && within != blockOpen && within != blockFailed {
+	if st.named && confirmed(st.class, within) {
 		return s.confirmBegin()
 	}
 	if !st.known {

@@ -1,8 +1,11 @@
 package proxy_test
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +24,12 @@ type frontend struct {
 // frontend opens an untagged session with addr.
 func (s *stack) frontend(addr string) *frontend {
 	s.t.Helper()
+	return s.frontendWith(addr, nil)
+}
+
+// frontendWith is frontend with more parameters in the startup packet.
+func (s *stack) frontendWith(addr string, more map[string]string) *frontend {
+	s.t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		s.t.Fatal(err)
@@ -28,7 +37,9 @@ func (s *stack) frontend(addr string) *frontend {
 	s.t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	f := &frontend{t: s.t, conn: conn, fe: pgproto3.NewFrontend(conn, conn)}
-	f.send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{"user": "postgres", "database": "postgres"}})
+	params := map[string]string{"user": "postgres", "database": "postgres"}
+	maps.Copy(params, more)
+	f.send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: params})
 	f.until('Z')
 	return f
 }
@@ -89,28 +100,46 @@ const endMark = 8
 // COPY, and behind an error without a Sync.
 func (f *frontend) rest() string {
 	f.t.Helper()
-	f.send(&pgproto3.CopyFail{}, &pgproto3.Sync{})
-	for range endMark {
-		f.send(&pgproto3.Close{ObjectType: 'P', Name: "none"})
+	got, err := f.play(nil)
+	if err != nil {
+		f.t.Fatalf("after %s: %v", got, err)
 	}
-	f.send(&pgproto3.Sync{})
+	return got
+}
+
+// play sends messages and reads all that is due.
+func (f *frontend) play(messages []pgproto3.FrontendMessage) (string, error) {
+	for _, m := range messages {
+		f.fe.Send(m)
+	}
+	f.fe.Send(&pgproto3.CopyFail{})
+	f.fe.Send(&pgproto3.Sync{})
+	for range endMark {
+		f.fe.Send(&pgproto3.Close{ObjectType: 'P', Name: "none"})
+	}
+	f.fe.Send(&pgproto3.Sync{})
+	sent := f.fe.Flush() // a server that closes may have said why
 	var got []string
 	for marks := 0; ; {
 		m, err := f.fe.Receive()
 		if err != nil {
-			f.t.Fatalf("after %v: %v", got, err)
+			return strings.Join(got, " "), errors.Join(err, sent)
 		}
 		t, s := f.tell(m)
 		switch {
 		case t == '3':
 			marks++
 		case t == 'Z' && marks >= endMark:
-			return strings.Join(got, " ")
+			return strings.Join(got, " "), nil
 		default:
 			marks = 0
 		}
 		if s != "" {
 			got = append(got, s)
+		}
+		if t == 'Z' && slices.Contains(got, "LF005") {
+			f.fe.Send(&pgproto3.Sync{}) // an evicted session ends at the next request, if it wasn't the mark
+			sent = errors.Join(sent, f.fe.Flush())
 		}
 	}
 }

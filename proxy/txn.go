@@ -187,12 +187,23 @@ func (t *txn) bound() {
 
 // doubt takes that the statement which step has taken may in truth have been
 // another that reads or writes. within is the block that it ran in.
-func (t *txn) doubt(class sqlrewrite.Class, within block) {
-	if t.checked || within == blockFailed {
+func (t *txn) doubt(class sqlrewrite.Class, flags sqlrewrite.Flags, within block) {
+	if t.checked || within == blockFailed || confirmed(class, within) {
 		return
 	}
-	t.uncovered, t.ran, t.guess, t.held = true, true, false, true
+	t.uncovered, t.ran, t.guess = true, t.ran || !precedes(class, flags), false
 	t.spared = within == blockOpen && (class == sqlrewrite.Commit || class == sqlrewrite.Rollback)
+}
+
+// precedes reports whether a statement in doubt may come before a SET TRANSACTION,
+// which no query may precede: so that a change of the tag brings no check.
+func precedes(class sqlrewrite.Class, flags sqlrewrite.Flags) bool {
+	return class == sqlrewrite.SetOrShow && flags&sqlrewrite.TouchesTag != 0
+}
+
+// confirmed reports whether it is confirmed at once that a BEGIN in doubt is one.
+func confirmed(class sqlrewrite.Class, within block) bool {
+	return class == sqlrewrite.Begin && within != blockOpen && within != blockFailed
 }
 
 // late returns the check at the end of a transaction.
@@ -282,7 +293,7 @@ func (t *txn) sync() ends {
 	t.ends = 0
 	switch t.block {
 	case blockNone:
-		*t = txn{held: t.spared} // if the block is open still
+		*t = txn{}
 	case blockUnknown:
 		*t = txn{block: t.block, held: t.held}
 	}
