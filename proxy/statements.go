@@ -44,8 +44,8 @@ func (st statement) bindWrites() bool {
 	const firstNormalObjectId = 16384 // src/include/access/transam.h: what users make has that or more
 	foreign := func(oid uint32) bool { return oid >= firstNormalObjectId }
 	// See txn.doubt. A check before a BEGIN or a change of the tag would be in the way.
-	doubtful := st.named && st.class != sqlrewrite.Begin && st.flags&sqlrewrite.TouchesTag == 0
-	return !st.known || doubtful || st.class == sqlrewrite.Read || st.mayWrite() || slices.ContainsFunc(st.types, foreign)
+	renamed := st.named && st.class != sqlrewrite.Begin && st.flags&sqlrewrite.TouchesTag == 0
+	return !st.known || renamed || st.class == sqlrewrite.Read || st.mayWrite() || slices.ContainsFunc(st.types, foreign)
 }
 
 // unsure returns what is left of a statement that may not stand any more, or
