@@ -85,9 +85,13 @@ wire: ## wire scripts, straight to PostgreSQL and through the proxy, on PG_VERSI
 		(cd testharness/wire && FENCEPROXY_WIRE_PROGRESS=1 $(GO) test -race -count=1); \
 	done
 
-wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways
+wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways, on PG_VERSIONS
 	@testharness/setup.sh go cc postgres
-	FENCEPROXY_WIRE_PIPELINES=$(N) FENCEPROXY_WIRE_SEED=$(SEED) $(GO) test -race -count=1 -timeout 0 -v -run 'TestGenerate$$' ./testharness/wire
+	@set -e; seed=$(SEED); for version in $(or $(PG_VERSIONS),installed); do \
+		[ $$version = installed ] || { FENCEPROXY_PG_BIN=$$(testharness/fetch-postgres.sh $$version); export FENCEPROXY_PG_BIN; }; \
+		echo "PostgreSQL $$version, seed $$seed"; \
+		FENCEPROXY_WIRE_PIPELINES=$(N) FENCEPROXY_WIRE_SEED=$$seed $(GO) test -race -count=1 -timeout 0 -v -run 'TestGenerate$$' ./testharness/wire; \
+	done
 
 chaos: build ## 50 workers under faults drawn from SEED for DURATION (60s), and the checkers; STRAIGHT=1 without fencing
 	@testharness/setup.sh go postgres

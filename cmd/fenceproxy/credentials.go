@@ -200,3 +200,8 @@ func (c *credentials) ofFile(user string) proxy.Credential {
 	known.Source = "--auth-file " + c.file + ": is it as PostgreSQL has it?"
 	return known
 }
+
+// authFileUnused says that what set --auth-file does nothing.
+func authFileUnused(origin string) error {
+	return usagef("%s needs --client-tls allow or require: without TLS PostgreSQL verifies passwords itself", origin)
+}

@@ -44,6 +44,9 @@ Each finding is ok, warn or fail, and says what to do. The exit status is 1 if o
 			if err := settle(cmd, env, &c.upstream); err != nil {
 				return err
 			}
+			if c.authFile != "" && c.clientTLS.value == proxy.TLSDisable.String() {
+				return authFileUnused(origin(cmd.Flags(), "auth-file"))
+			}
 			out := cmd.OutOrStdout()
 			return c.run(cmd.Context(), out, wantsColour(out, env))
 		},

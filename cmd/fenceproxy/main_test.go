@@ -148,6 +148,7 @@ func TestRun_UsageErrors(t *testing.T) {
 		"no etcd":          {[]string{"serve", "--upstream", "postgres://u@127.0.0.1/app"}, "--etcd is missing"},
 		"two etcds":        {[]string{"serve", "--upstream", "postgres://u@127.0.0.1/app", "--etcd", "http://127.0.0.1:1", "--embed-etcd", "x"}, "exclude each other"},
 		"auth file unused": {[]string{"serve", "--upstream", "postgres://u@127.0.0.1/app", "--etcd", "http://127.0.0.1:1", "--auth-file", "x"}, "--auth-file needs --client-tls allow or require"},
+		"doctor's too":     {[]string{"doctor", "--upstream", "postgres://u@127.0.0.1/app", "--etcd", "http://127.0.0.1:1", "--auth-file", "x"}, "--auth-file needs --client-tls allow or require"},
 		"bad duration":     {[]string{"serve", "--claim-timeout", "5"}, `--claim-timeout: bad value "5": a duration`},
 		"zero duration":    {[]string{"serve", "--evict-after", "0s"}, `--evict-after: bad value "0s"`},
 		"bad address":      {[]string{"serve", "--listen", "6433"}, `--listen: bad value "6433": host:port`},

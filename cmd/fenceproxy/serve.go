@@ -128,7 +128,7 @@ func (c *serveCommand) check() error {
 		return usagef("%s (%v) must be below %s (%v)", c.origin("evict-after"), &c.evictAfter, c.origin("claim-timeout"), &c.claimTimeout)
 	}
 	if c.authFile != "" && c.tls.mode.value == proxy.TLSDisable.String() {
-		return usagef("%s needs --client-tls allow or require: without TLS PostgreSQL verifies passwords itself", c.origin("auth-file"))
+		return authFileUnused(c.origin("auth-file"))
 	}
 	return c.etcd.check()
 }
@@ -317,7 +317,7 @@ var (
 // drain lets the sessions end. Cutting some off is no failure of the proxy:
 // it was asked to stop.
 func (c *serveCommand) drain(logger *slog.Logger, server *proxy.Server) error {
-	logger.Info("draining", "timeout", time.Duration(c.drainTimeout))
+	logger.Info("draining", "timeout", time.Duration(c.drainTimeout).String()) // slog's JSON has nanoseconds otherwise
 	again, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(context.Background())

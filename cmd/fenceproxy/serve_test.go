@@ -148,10 +148,11 @@ func TestServe_DrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags   []string
 		signals int
+		timeout string
 		cause   string
 	}{
-		"time is up":      {[]string{"--drain-timeout", "100ms"}, 1, "--drain-timeout was over"},
-		"a second signal": {[]string{"--drain-timeout", "1h"}, 2, "a second signal came"},
+		"time is up":      {[]string{"--drain-timeout", "100ms"}, 1, "100ms", "--drain-timeout was over"},
+		"a second signal": {[]string{"--drain-timeout", "1h"}, 2, "1h0m0s", "a second signal came"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := serveOn(t, s, c.flags...)
@@ -167,6 +168,7 @@ func TestServe_DrainTimeout(t *testing.T) {
 				t.Errorf("got exit %d, %v, want 0: %s", status, err, p.Log())
 			}
 			for _, want := range []string{
+				`"draining","timeout":"` + c.timeout + `"`,
 				`"sessions were cut off","sessions":1,"cause":"` + c.cause + `"`,
 				`"reason":"fenceproxy cut the session off: ` + c.cause + `"`,
 			} {

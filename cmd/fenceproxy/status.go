@@ -99,7 +99,30 @@ type postgresStatus struct {
 	Where string `json:"where"`
 	Error string `json:"error,omitempty"`
 	Marks int64  `json:"marks"`
+	About bool   `json:"marks_estimated,omitempty"`
 	Epoch int32  `json:"epoch"` // of the lineage; 0 before the first claim
+}
+
+// countedMarks is how many marks are counted; the number of more is the
+// estimate that PostgreSQL has, for counting reads all of them.
+const countedMarks = 100_000
+
+func (p *postgresStatus) marks() string {
+	if p.About {
+		return "about " + counted(int(p.Marks), "mark")
+	}
+	return counted(int(p.Marks), "mark")
+}
+
+func (p *postgresStatus) countMarks(ctx context.Context, conn *pgx.Conn) error {
+	const estimate = "SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = 'fence.mark'::regclass"
+	if err := conn.QueryRow(ctx, estimate).Scan(&p.Marks); err != nil {
+		return err
+	}
+	if p.About = p.Marks > countedMarks; p.About {
+		return nil
+	}
+	return conn.QueryRow(ctx, "SELECT count(*) FROM fence.status").Scan(&p.Marks)
 }
 
 type etcdStatus struct {
@@ -165,7 +188,7 @@ func (c *statusCommand) marks(ctx context.Context, s *status, held *heldLocks) (
 			return errors.New(said(err).Error() + "; fenceproxy doctor tells more")
 		}
 		s.Postgres.Epoch = lineage.Epoch
-		if err := conn.QueryRow(ctx, "SELECT count(*) FROM fence.status").Scan(&s.Postgres.Marks); err != nil {
+		if err := s.Postgres.countMarks(ctx, conn); err != nil {
 			return said(err)
 		}
 		const query = `
@@ -288,7 +311,7 @@ func (s status) print(out io.Writer) error {
 	case s.Postgres.Error != "":
 		p.hanging("PostgreSQL  ", s.Postgres.Error)
 	default:
-		p.hanging("PostgreSQL  ", fmt.Sprintf("%s: %s, lineage epoch %d", s.Postgres.Where, counted(int(s.Postgres.Marks), "mark"), s.Postgres.Epoch))
+		p.hanging("PostgreSQL  ", fmt.Sprintf("%s: %s, lineage epoch %d", s.Postgres.Where, s.Postgres.marks(), s.Postgres.Epoch))
 	}
 	switch {
 	case s.Etcd == nil:

@@ -103,6 +103,12 @@ func TestStatus(t *testing.T) {
 		}
 	}
 
+	exec1(t, super, "UPDATE pg_class SET reltuples = 250000 WHERE oid = 'fence.mark'::regclass")
+	text, err = command(t, "", append([]string{"status"}, args...)...)
+	if want := "(database app): about 250000 marks, lineage epoch 1\n"; err != nil || !strings.Contains(text, want) {
+		t.Errorf("many marks: got %v\n%s\nwant %q in it", err, text, want)
+	}
+
 	exec1(t, super, "UPDATE fence.mark SET token = 1000 WHERE resource_key = 'a/held'")
 	if got, _ := statusOf(t, args...); got.Locks[0].State != "behind" {
 		t.Errorf("a mark above the holder: got %+v, want behind", got.Locks[0])
