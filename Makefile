@@ -97,6 +97,7 @@ chaos: build ## 50 workers under faults drawn from SEED for DURATION (60s), and 
 	@testharness/setup.sh go postgres
 	CGO_ENABLED=0 $(GO) build -o bin/chaos ./testharness/chaos/cmd
 	bin/chaos -program bin/fenceproxy -duration $(DURATION) -seed $(SEED) $(if $(STRAIGHT),-straight)
+
 attack: ## N random sessions (2000) from SEED that lose their lock at some moment: no stale row, no missing answer
 	@testharness/setup.sh go cc postgres
 	FENCEPROXY_ATTACK_SESSIONS=$(N) FENCEPROXY_ATTACK_SEED=$(SEED) $(GO) test -count=1 -timeout 0 -v -run 'TestSession_StaleAtRandom$$' ./proxy

@@ -65,7 +65,7 @@ func (e edit) apply(text string) (string, error) {
 // all returns every mutant, by invariant.
 func all() []mutant {
 	var listed []mutant
-	for _, some := range [][]mutant{inChecks(), inClaims(), inSessions()} {
+	for _, some := range [][]mutant{inChecks(), inClaims(), inSessions(), inNames()} {
 		listed = append(listed, some...)
 	}
 	var sorted []mutant
