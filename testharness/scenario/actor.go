@@ -273,6 +273,14 @@ func (a *Actor) signal(signal syscall.Signal, kind Kind, text string) {
 	}
 }
 
+// hold is the actor's first lock, if the play has come that far.
+func (a *Actor) hold() Hold {
+	if len(a.holds) == 0 {
+		return Hold{}
+	}
+	return a.holds[0]
+}
+
 // tell records that the actor did something with what it presents.
 func (a *Actor) tell(kind Kind, text string) { a.record(a.presented(Event{Kind: kind, Text: text})) }
 

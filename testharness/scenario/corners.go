@@ -96,7 +96,7 @@ func playTwoLocks(s *Stage) {
 	s.Revoke(a, "account:2")
 	b.TakeOver("account:2", balance("B", 2, 150))
 	a.Do(write("moves 10 from account 1 to account 2", "UPDATE account SET balance = CASE id WHEN 1 THEN 90 ELSE 110 END, written_by = 'A'"))
-	a.ConnectWith(" again, with the lock that is left", a.holds[0])
+	a.ConnectWith(" again, with the lock that is left", a.hold())
 	a.Do(balance("A", 1, 101))
 }
 

@@ -99,7 +99,7 @@ func playHeaderRevision(s *Stage) {
 	s.inLine(3, workKey)
 	a.Release()
 	b.Locked(workKey)
-	right := b.holds[0]
+	right := b.hold()
 	b.ConnectWith(" with the revision of an answer", Hold{workKey, s.Revision()})
 	b.Do(doWork("B"))
 	b.ConnectWith(" again, with the token that the hint names", right)

@@ -63,7 +63,7 @@ func replacedEtcd() Story {
 			a, b := s.Worker("A"), s.Worker("B")
 			s.busy(busyRevisions)
 			a.TakeOver(workKey, doWork("A"))
-			old := a.holds[0]
+			old := a.hold()
 			s.ReplaceEtcd()
 			b.TakeOver(workKey, doWork("B"))
 			if s.Arm == ArmFenced {

@@ -10,17 +10,17 @@ import (
 )
 
 // Sizes, in the units of the drawing, which are CSS pixels at its natural
-// size. The text's width is an estimate that is on the safe side for the
+// size. The room for the text is enough for DejaVu Sans, the widest of the
 // fonts that browsers take for sans-serif.
 const (
 	lineHeight  = 14.0
 	rowGap      = 5.0  // between the texts of two events
-	laneLeft    = 54.0 // of the first lane; the times stand left of it
-	laneWidth   = 25.0
+	laneLeft    = 46.0 // of the first lane; the times stand left of it
+	laneWidth   = 22.0
 	laneTop     = 74.0 // the names of the lanes stand above
-	textGap     = 16.0 // right of the last lane
-	textWidth   = 250.0
-	textColumns = 44   // characters in it
+	textGap     = 14.0 // right of the last lane
+	textWidth   = 256.0
+	textColumns = 38   // characters in it
 	waitScale   = 9.0  // how much room waiting takes
 	waitMost    = 44.0 // at most
 	shownScale  = 1.15
@@ -113,7 +113,7 @@ func (d *drawing) event(e scenario.Event) {
 	d.y = d.bottom + rowGap + lineHeight + wait(e.At-d.at)
 	d.at = e.At
 	if shows := e.Kind != scenario.KindRows && e.Kind != scenario.KindWrong; shows {
-		d.Texts = append(d.Texts, text{X: laneLeft - 14, Y: d.y, Class: "time", Text: seconds(e.At)})
+		d.Texts = append(d.Texts, text{X: laneLeft - 12, Y: d.y, Class: "time", Text: seconds(e.At)})
 	}
 	d.write(e, told)
 	d.mark(e, told)
@@ -155,6 +155,8 @@ func (d *drawing) mark(e scenario.Event, told scenario.Telling) {
 		d.hues++
 	case scenario.KindExpired:
 		d.endLease(scenario.Hold{Key: e.Key, Token: e.Token})
+	case scenario.KindRenewed:
+		d.endLeases()
 	case scenario.KindReleased:
 		for _, h := range append([]scenario.Hold{{Key: e.Key, Token: e.Token}}, e.Also...) {
 			d.endLease(h)
@@ -223,6 +225,12 @@ func (d *drawing) endLease(h scenario.Hold) {
 	d.Boxes = append(d.Boxes, box{d.x(l.lane) - 4, l.top, 8, d.middle() - l.top, fmt.Sprintf("lease hue%d", l.hue)})
 }
 
+func (d *drawing) endLeases() {
+	for h := range d.leases {
+		d.endLease(h)
+	}
+}
+
 func (d *drawing) endPause(lane string) {
 	top, paused := d.pauses[lane]
 	if !paused {
@@ -235,9 +243,7 @@ func (d *drawing) endPause(lane string) {
 // finish draws what goes on to the end, and the lanes.
 func (d *drawing) finish() {
 	d.y = d.bottom + lineHeight
-	for h := range d.leases {
-		d.endLease(h)
-	}
+	d.endLeases()
 	for lane := range d.pauses {
 		d.endPause(lane)
 	}

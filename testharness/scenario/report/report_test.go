@@ -111,7 +111,7 @@ func TestWrite_Texts(t *testing.T) {
 		last := 0.0
 		for _, m := range texts.FindAllStringSubmatch(figure, -1) {
 			plain, y := html.UnescapeString(tags.ReplaceAllString(m[2], "")), number(t, m[1])
-			if n := len([]rune(plain)); n > 44 {
+			if n := len([]rune(plain)); n > 38 {
 				t.Errorf("got %d characters in a line: %s", n, plain)
 			}
 			if y < last+14 {
