@@ -4,6 +4,8 @@ const (
 	checkSQL = "fencing/schema/check.sql"
 	claimSQL = "fencing/schema/claim.sql"
 	guardSQL = "fencing/schema/guard.sql"
+
+	historySQL = "fencing/schema/history.sql"
 )
 
 // inChecks are the mutants of what runs inside PostgreSQL.
@@ -47,6 +49,24 @@ func inChecks() []mutant {
 		{"equal-not-durable", durable, "a claim that finds its mark there waits for the standby",
 			[]edit{{claimSQL, "PERFORM pg_logical_emit_message(true, 'fence', '');", "NULL;"}},
 			test{"fencing", "TestClaimer_BrokenOffCommit", "got <nil>, want LF008"}},
+		{"written-then-read-only", failClosed, "a transaction that wrote and is read-only now is refused, since it can't lock",
+			[]edit{{checkSQL, "IF current_setting('transaction_read_only') = 'on' AND pg_current_xact_id_if_assigned() IS NOT NULL THEN", "IF false THEN"}},
+			test{"fencing", "TestCheck", `want "LF007"`}},
+		{"crosswise", progress, "locks of several marks are taken in one order",
+			[]edit{{checkSQL, `FROM fence.read_tag() AS t ORDER BY t.key COLLATE "C" LOOP`, `FROM fence.read_tag() AS t ORDER BY t.key COLLATE "C" DESC LOOP`}},
+			test{"fencing", "TestCheck_LocksInOrder", "could not obtain lock"}},
+		{"search-path", failClosed, "the check looks at nothing that the session has put in its way",
+			[]edit{{checkSQL, "LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER\nSET search_path = pg_catalog, pg_temp\nAS $$\nDECLARE\n    v_key      text", "LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER\nAS $$\nDECLARE\n    v_key      text"}},
+			test{"fencing", "TestCheck_SearchPath", "want LF001"}},
+		{"floor-forgotten", noPoisoning, "removing marks keeps how far etcd had come",
+			[]edit{{historySQL, "UPDATE fence.lineage AS l SET floor = p_revision WHERE l.epoch = p_epoch AND l.floor < p_revision;", "NULL;"}},
+			test{"fencing", "TestRetention_LateOlderClaim", "want LF002"}},
+		{"newer-mark-removed", order, "only the mark that etcd was asked about is removed",
+			[]edit{{historySQL, `ON k.resource_key = u.key COLLATE "C" AND k.token = u.token`, `ON k.resource_key = u.key COLLATE "C"`}},
+			test{"fencing", "TestRetention_AgainstClaims", "the mark of a held lock is 0"}},
+		{"guard-of-new-rows", failClosed, "a guard asks for the key that a row had, too",
+			[]edit{{guardSQL, "THEN '(TABLE new_rows UNION ALL TABLE old_rows)'", "THEN 'new_rows'"}},
+			test{"fencing", "TestGuard", "update, the key"}},
 		{"guard-of-no-tag", failClosed, "a guarded table asks for the lock of the row",
 			[]edit{{guardSQL, "ELSIF v_pair.token IS NULL THEN", "ELSIF v_pair.token IS NULL THEN\n            CONTINUE;"}},
 			test{"fencing", "TestGuard", `want "LF004"`}},
