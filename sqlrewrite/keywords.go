@@ -109,7 +109,11 @@ func keywordOf(word []byte) keyword {
 	}
 	w := buf[:len(word)]
 	for i, c := range word {
-		w[i] = lower(c)
+		c |= 0x20 // lower case, if it is a letter
+		if c < 'a' || c > 'z' {
+			return kwNone
+		}
+		w[i] = c
 	}
 	switch len(w) {
 	case 2, 3:

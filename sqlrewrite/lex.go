@@ -56,12 +56,21 @@ type lexer struct {
 // next returns the next token. After kindEnd, err tells whether the text ended
 // or can't be lexed.
 func (l *lexer) next() token {
-	l.gap()
-	if l.err != nil || l.pos >= len(l.text) {
-		return token{kindEnd, int32(l.pos), int32(l.pos)}
+	text, start := l.text, l.pos
+	for start < len(text) && isSpace(text[start]) {
+		start++
 	}
-	start := l.pos
-	k := l.start()
+	l.pos = start
+	k := kindEnd
+	if start < len(text) && isIdentStart(text[start]) {
+		k = l.word(text[start]) // most are words: no detour for them
+	} else {
+		l.gap()
+		start = l.pos
+		if l.err == nil && start < len(text) {
+			k = l.start()
+		}
+	}
 	if l.err != nil {
 		k = kindEnd
 	}
@@ -124,21 +133,29 @@ func (l *lexer) single(k kind) kind {
 
 // gap skips white space and comments.
 func (l *lexer) gap() {
-	for l.pos < len(l.text) {
-		switch c := l.text[l.pos]; {
-		case isSpace(c):
-			l.pos++
+	text, pos := l.text, l.pos
+	for pos < len(text) {
+		c := text[pos]
+		if isSpace(c) {
+			pos++
+			continue
+		}
+		if c != '-' && c != '/' {
+			break
+		}
+		l.pos = pos
+		switch {
 		case c == '-' && l.at(1) == '-':
-			l.pos = lineEnd(l.text, l.pos)
+			l.pos = lineEnd(text, pos)
 		case c == '/' && l.at(1) == '*':
 			l.comment()
-			if l.err != nil {
-				return
-			}
-		default:
+		}
+		if l.err != nil || l.pos == pos {
 			return
 		}
+		pos = l.pos
 	}
+	l.pos = pos
 }
 
 // comment skips a block comment; they nest.
@@ -172,6 +189,19 @@ func (l *lexer) comment() {
 // word reads an identifier or keyword; a letter that touches a quote makes it
 // a string of another kind instead.
 func (l *lexer) word(c byte) kind {
+	text, pos := l.text, l.pos+1
+	for pos < len(text) && isIdent(text[pos]) {
+		pos++
+	}
+	if pos == l.pos+1 && pos < len(text) && (text[pos] == '\'' || text[pos] == '&') {
+		return l.letter(c)
+	}
+	l.pos = pos
+	return kindWord
+}
+
+// letter reads a word of one letter with a quote or an ampersand behind it.
+func (l *lexer) letter(c byte) kind {
 	switch next := l.at(1); {
 	case next == '\'' && (c == 'e' || c == 'E'):
 		return l.quoted(kindEscapeString, 1)
@@ -185,16 +215,7 @@ func (l *lexer) word(c byte) kind {
 			return l.delimited(kindUnicodeQuoted, 2)
 		}
 	}
-	l.identRest()
-	return kindWord
-}
-
-func (l *lexer) identRest() {
-	text, pos := l.text, l.pos
-	for pos < len(text) && isIdent(text[pos]) {
-		pos++
-	}
-	l.pos = pos
+	return l.single(kindWord)
 }
 
 // number reads a decimal number. What clings to one (0x1F, 1_000, 1a) comes as

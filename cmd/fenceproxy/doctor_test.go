@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,6 +235,38 @@ func TestDoctor_Guards(t *testing.T) {
 	} {
 		exec1(t, p.super, c.ill)
 		p.finds(c.want, p.dsn(), p.etcd())
+	}
+}
+
+// Partitions and inheritance children that came after protect are named, each
+// with what it lacks, and protect again mends them.
+func TestDoctor_LaterChildren(t *testing.T) {
+	p := newPatient(t)
+	exec1(t, p.super, "CREATE TABLE parted (id int) PARTITION BY LIST (id); CREATE TABLE parent (id int)")
+	protect := func(table string) {
+		t.Helper()
+		if _, err := command(t, "", "protect", table, "--key", "order:{id}", "--upstream", p.stack.DSN(postgres.Superuser, "app")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	protect("parted")
+	protect("parent")
+	for _, c := range []struct{ root, later, lacks string }{
+		{"parted", "CREATE TABLE later PARTITION OF parted FOR VALUES IN (1)", "trigger fence_guard_truncate is missing"},
+		{"parted", "CREATE TABLE later (id int); ALTER TABLE parted ATTACH PARTITION later FOR VALUES IN (1)", "trigger fence_guard_truncate is missing"},
+		{"parted", "CREATE TABLE later PARTITION OF parted FOR VALUES IN (1) PARTITION BY LIST (id); CREATE TABLE below PARTITION OF later DEFAULT", "trigger fence_guard_truncate is missing"},
+		{"parent", "CREATE TABLE later () INHERITS (parent)", "trigger fence_guard_"},
+		{"parent", "CREATE TABLE later (id int); ALTER TABLE later INHERIT parent", "trigger fence_guard_"},
+	} {
+		exec1(t, p.super, c.later)
+		p.finds("fail table later is not guarded as it should be: "+c.lacks+"…→ fenceproxy protect "+c.root+" again", p.dsn(), p.etcd())
+		protect(c.root)
+		tables := 3
+		if strings.Contains(c.later, "below") {
+			tables++
+		}
+		p.finds(fmt.Sprintf("ok %d tables with a whole guard", tables), p.dsn(), p.etcd())
+		exec1(t, p.super, "DROP TABLE later")
 	}
 }
 
