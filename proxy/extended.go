@@ -239,7 +239,7 @@ func (s *session) guardSync() error {
 	}
 	s.synced()
 	if s.segment.executed {
-		s.lookAgain()
+		_ = s.lookAgain() // the check will tell
 	}
 	if err := s.injectLate(); err != nil {
 		return err

@@ -29,6 +29,14 @@ func (s *session) farewell(r wire.Report) {
 	s.toClient.Flush()
 }
 
+// sayEnd tells the backend that nothing more comes, and waits until it has
+// answered what did. It says nothing of a message that doesn't end.
+func (s *session) sayEnd() {
+	s.toBackend.Flush()
+	closeWrite(s.backend)
+	<-s.replied
+}
+
 func closeWrite(conn net.Conn) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()

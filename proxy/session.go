@@ -227,14 +227,6 @@ func (s *session) finish(err error) {
 	}
 }
 
-// sayEnd tells the backend that nothing more comes, and waits until it has
-// answered what did. It says nothing of a message that doesn't end.
-func (s *session) sayEnd() {
-	s.toBackend.Flush()
-	closeWrite(s.backend)
-	<-s.replied
-}
-
 // push announces replies before the bytes that cause them are sent. It fails
 // when the session is over: then nothing more may be sent.
 func (s *session) push(entries ...queue.Entry) error {

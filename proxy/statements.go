@@ -41,8 +41,8 @@ func (st statement) mayWrite() bool {
 // domain runs the checks of the domain, and planning runs what is declared
 // immutable.
 func (st statement) bindWrites() bool {
-	const firstNormalObjectId = 16384 // src/include/access/transam.h: what users make has that or more
-	foreign := func(oid uint32) bool { return oid >= firstNormalObjectId }
+	const firstNormalObjectID = 16384 // src/include/access/transam.h: what users make has that or more
+	foreign := func(oid uint32) bool { return oid >= firstNormalObjectID }
 	// See txn.doubt. A check before a BEGIN or a change of the tag would be in the way.
 	renamed := st.named && st.class != sqlrewrite.Begin && st.flags&sqlrewrite.TouchesTag == 0
 	return !st.known || renamed || st.class == sqlrewrite.Read || st.mayWrite() || slices.ContainsFunc(st.types, foreign)
