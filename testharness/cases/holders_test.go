@@ -26,12 +26,12 @@ func beActor(ctx context.Context) error {
 }
 
 // play plays a story with actors in processes of their own, whose leases last
-// a second: the first one's session goes through one proxy, the second one's
+// two seconds: the first one's session goes through one proxy, the second one's
 // through the other, or the same. The story's result is what stands in t.
 func (r *rig) play(second *stack.Proxy, story func(*scenario.Stage)) scenario.Verdict {
 	r.t.Helper()
 	stage := &scenario.Stage{
-		Arm: scenario.ArmFenced, History: scenario.NewHistory(), Etcd: r.Client, Prefix: leases.DefaultPrefix, TTL: time.Second,
+		Arm: scenario.ArmFenced, History: scenario.NewHistory(), Etcd: r.Client, Prefix: leases.DefaultPrefix, TTL: 2 * time.Second,
 		Command: []string{"env", asActor + "=1", os.Args[0]}, Admin: r.DSN(stack.RoleApp, "app"),
 		Gates: []*scenario.Gate{
 			{Name: "first", DSN: r.ProxyDSN(r.first.Addr(), stack.RoleApp, "app")},
@@ -133,7 +133,7 @@ func TestCase24_Killed(t *testing.T) {
 		a := s.Worker("A")
 		a.TakeOver("killed", simple.act(scenario.KindStep, "BEGIN"), simple.act(scenario.KindStep, "INSERT INTO t VALUES (1, 'A')"))
 		a.Crash()
-		next := r.hold("killed", time.Second)
+		next := r.hold("killed", time.Minute)
 		conn := r.tagged(r.other, "killed", next.Token())
 		if got := text(t, conn, "SELECT count(*) FROM t"); got != "0" {
 			t.Errorf("the next holder reads %s rows, want none", got)
