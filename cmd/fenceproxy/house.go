@@ -23,10 +23,13 @@ import (
 const gatesEach = 2
 
 // A house is what one run has to itself: a database, gates with proxies and
-// links to etcd, and an etcd in the place of the theatre's if the story
-// replaces it. It is the scenario.Backstage of the run.
+// links to etcd, servers if the story has a standby, and an etcd in the place
+// of the theatre's if the story replaces it. It is the scenario.Backstage of
+// the run.
 type house struct {
 	theatre          *theatre
+	stack            *stack.Stack // the theatre's, or that of servers
+	servers          *servers     // nil but for a story with a standby
 	database, prefix string
 
 	gates  []*scenario.Gate
@@ -36,9 +39,19 @@ type house struct {
 }
 
 // open opens the gates.
-func (h *house) open(ctx context.Context, arm scenario.Arm) error {
+func (h *house) open(ctx context.Context, arm scenario.Arm, standby bool) (err error) {
+	h.stack = h.theatre.stack
+	if standby {
+		if h.servers, err = startServers(ctx, h.theatre.stack); err != nil {
+			return err
+		}
+		h.stack = h.servers.stack
+	}
+	if err := h.stack.CreateDatabase(ctx, h.database); err != nil {
+		return err
+	}
 	if arm == scenario.ArmFenced {
-		if err := h.theatre.stack.Install(ctx, h.database); err != nil {
+		if err := h.stack.Install(ctx, h.database); err != nil {
 			return err
 		}
 	}
@@ -47,7 +60,7 @@ func (h *house) open(ctx context.Context, arm scenario.Arm) error {
 		if err != nil {
 			return err
 		}
-		gate := &scenario.Gate{DSN: h.theatre.stack.DSN(stack.RoleApp, h.database), Etcd: link}
+		gate := &scenario.Gate{DSN: h.dsn(stack.RoleApp), Etcd: link}
 		h.gates = append(h.gates, gate)
 		if arm == scenario.ArmFenced {
 			if err := h.man(ctx, gate, i+1); err != nil {
@@ -65,7 +78,7 @@ func (h *house) man(ctx context.Context, gate *scenario.Gate, nr int) error {
 		return err
 	}
 	gate.Name = fmt.Sprintf("%s %d", scenario.LaneProxy, nr)
-	gate.DSN = h.theatre.stack.ProxyDSN(p.Addr, stack.RoleApp, h.database)
+	gate.DSN = h.stack.ProxyDSN(p.Addr, stack.RoleApp, h.database)
 	gate.Proxy = p
 	gate.Restart = func(ctx context.Context) (scenario.Process, error) { return h.startProxy(ctx, gate, p.Addr) }
 	return nil
@@ -74,8 +87,16 @@ func (h *house) man(ctx context.Context, gate *scenario.Gate, nr int) error {
 func (h *house) startProxy(ctx context.Context, gate *scenario.Gate, addr string) (*stack.Process, error) {
 	h.theatre.mu.Lock()
 	defer h.theatre.mu.Unlock()
-	return h.theatre.stack.StartProcess(ctx, h.database, []string{h.theatre.self},
-		"--etcd", "http://"+gate.Etcd.Addr(), "--lock-prefix", h.prefix, "--listen", addr)
+	way := stack.Way{Upstream: h.dsn(stack.RoleFence), Etcd: []string{"http://" + gate.Etcd.Addr()}}
+	return h.stack.Launch(ctx, way, []string{h.theatre.self}, "--lock-prefix", h.prefix, "--listen", addr)
+}
+
+// dsn is how a role reaches the run's database, round every proxy.
+func (h *house) dsn(role string) string {
+	if h.servers != nil {
+		return h.stack.ProxyDSN(h.servers.link.Addr(), role, h.database)
+	}
+	return h.stack.DSN(role, h.database)
 }
 
 // close ends all that the run had to itself, but for its database.
@@ -86,16 +107,20 @@ func (h *house) close() error {
 		}
 		g.Etcd.Close()
 	}
+	var err error
+	if h.servers != nil {
+		err = h.servers.close()
+	}
 	if h.client != nil {
 		h.client.Close()
 	}
 	if h.etcd != nil {
 		h.etcd.Close()
 	}
-	if h.dir == "" {
-		return nil
+	if h.dir != "" {
+		err = errors.Join(err, os.RemoveAll(h.dir))
 	}
-	return os.RemoveAll(h.dir)
+	return err
 }
 
 // Protect is fenceproxy protect, by a role that may make triggers on the
@@ -105,7 +130,7 @@ func (h *house) Protect(ctx context.Context, table, template string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, h.theatre.stack.DSN(postgres.Superuser, h.database))
+	conn, err := pgx.Connect(ctx, h.dsn(postgres.Superuser))
 	if err != nil {
 		return fmt.Errorf("connect to guard %s: %w", table, err)
 	}
@@ -147,7 +172,7 @@ func (h *house) AdoptEtcd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, h.theatre.stack.DSN(stack.RoleFence, h.database))
+	conn, err := pgx.Connect(ctx, h.dsn(stack.RoleFence))
 	if err != nil {
 		return fmt.Errorf("connect to adopt etcd: %w", err)
 	}

@@ -18,7 +18,7 @@ const (
 	// demoTTL is the time to live of the workers' leases.
 	demoTTL = 2 * time.Second
 	// runTimeout bounds one run of one story.
-	runTimeout = time.Minute
+	runTimeout = 2 * time.Minute
 	// runsAtOnce is how many runs are played at a time: most of one is
 	// waiting for a lease to run out.
 	runsAtOnce = 3
@@ -120,12 +120,9 @@ func (t *theatre) play(r *showing) {
 
 // playIn plays a run in a database of its own.
 func (t *theatre) playIn(ctx context.Context, r *showing, database string) (v scenario.Verdict, err error) {
-	if err := t.stack.CreateDatabase(ctx, database); err != nil {
-		return v, err
-	}
 	h := &house{theatre: t, database: database, prefix: "/demo/" + database + "/"}
 	defer func() { err = errors.Join(err, h.close()) }()
-	if err := h.open(ctx, r.arm); err != nil {
+	if err := h.open(ctx, r.arm, r.story.Standby); err != nil {
 		return v, err
 	}
 	stage := &scenario.Stage{
@@ -135,9 +132,12 @@ func (t *theatre) playIn(ctx context.Context, r *showing, database string) (v sc
 		Prefix:    h.prefix,
 		TTL:       demoTTL,
 		Command:   []string{t.self, actorName},
-		Admin:     t.stack.DSN(stack.RoleApp, database),
+		Admin:     h.dsn(stack.RoleApp),
 		Gates:     h.gates,
 		Backstage: h,
+	}
+	if h.servers != nil {
+		stage.Servers = h.servers
 	}
 	return stage.Run(ctx, r.story)
 }

@@ -76,3 +76,32 @@ func replacedEtcd() Story {
 		},
 	}
 }
+
+func lostClaim() Story {
+	return Story{
+		Name:  "lost-claim",
+		Title: "PostgreSQL fails over to a standby that has missed a claim",
+		Case:  13,
+		Text: "B has taken over from A, on a primary whose standby isn't there for the moment. The primary dies, the standby\n" +
+			"becomes the primary, and knows nothing of B: by what the database says, A is the holder. So etcd is asked again.",
+		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
+		Standby:  true,
+		Right:    "paid, says B",
+		Controls: []Arm{ArmEtcd},
+		Codes:    append([]fencing.Code{fencing.CodeNotHolder}, tookOver...),
+		Must:     fencing.CodeNotHolder,
+		Play: func(s *Stage) {
+			a, b := s.Worker("A"), s.Worker("B")
+			a.TakeOver(orderKey, setOrder("A", "packed"))
+			s.StopStandby()
+			s.HandOver(a, b, orderKey)
+			b.Do(setOrder("B", "paid"))
+			s.FailOver()
+			a.Wake()
+			a.ConnectWith(" again, with the token that it has", a.holds...)
+			a.Do(setOrder("A", "shipped"))
+			b.ConnectWith(" again", b.holds...)
+			b.Do(setOrder("B", "paid"))
+		},
+	}
+}

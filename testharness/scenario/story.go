@@ -18,6 +18,7 @@ type Story struct {
 	Guard  map[string]string // key template of a guard by table, for fenced runs
 	Tokens []string          // the tables that have the trigger of ArmHomemade
 
+	Standby  bool           // PostgreSQL has a standby
 	Controls []Arm          // the runs that show the damage
 	Codes    []fencing.Code // what may refuse through the proxy; at least one of them must
 	Must     fencing.Code   // one of them that has to be heard, if it can be said which
@@ -36,7 +37,7 @@ func Stories() []Story {
 		phantomLock(), waiter(), headerRevision(),
 		revokedLease(), idleSession(), twoLocks(), repeatableRead(),
 		proxyCrash(), pausedProxy(), pipelinedBatch(),
-		cutOff(), replacedEtcd(),
+		cutOff(), replacedEtcd(), lostClaim(),
 		tamperedMark(), preparedTransaction(), roundTheProxy(),
 		formerHolder(), vanishedHolder(), counter(),
 	}
