@@ -2,9 +2,11 @@ package chaos_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,9 +57,22 @@ func play(t *testing.T, o chaos.Options) chaos.Result {
 	return result
 }
 
+// again has the command judge a history once more.
+func again(t *testing.T, o chaos.Options) (out string, status int) {
+	t.Helper()
+	cmd := exec.Command(o.Self[0], "-check", o.Dir)
+	text, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
 // The promise holds, and there was something to hold it against.
 func TestRun(t *testing.T) {
-	result := play(t, options(t))
+	o := options(t)
+	result := play(t, o)
 	if !result.Report.OK() {
 		t.Error("the promise was broken")
 	}
@@ -70,6 +85,9 @@ func TestRun(t *testing.T) {
 	if len(result.Faults) < 5 || result.Tally.Takeovers == 0 {
 		t.Errorf("got faults %v and %d takeovers, want some of each", result.Faults, result.Tally.Takeovers)
 	}
+	if out, status := again(t, o); status != 0 {
+		t.Errorf("the same history again: got exit status %d, want 0:\n%s", status, out)
+	}
 }
 
 // Without fencing the same workers break it, and the checkers notice.
@@ -78,6 +96,9 @@ func TestRun_Straight(t *testing.T) {
 	o.Straight = true
 	if missing := chaos.Missing(play(t, o).Report); len(missing) > 0 {
 		t.Errorf("without fencing nothing broke %v", missing)
+	}
+	if out, status := again(t, o); status != 1 || !strings.Contains(out, "was committed after one of token") {
+		t.Errorf("the same history again: got exit status %d, want 1 and what is wrong:\n%s", status, out)
 	}
 }
 

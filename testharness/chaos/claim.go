@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -19,6 +20,7 @@ const (
 	formParams  = "set_config"
 	formTokens  = "tokens"
 	formLocal   = "set local"
+	formAhead   = "set_config ahead of a write"
 )
 
 // claim presents a tag, in a way that is drawn: in a session of its own, or in
@@ -30,21 +32,55 @@ func (w *worker) claim(ctx context.Context, s *session, tag []fencing.Pair, lie 
 		if s != nil {
 			s.close()
 		}
-		s = w.claimAtStartup(ctx, op)
-	} else {
-		ctx, cancel := finishing(ctx, requestTimeout)
-		defer cancel()
-		op.Via, op.Opened, op.Retag = w.via(s.gate), s.open, len(s.tag) > 0
-		w.record.Begin(op)
-		err := s.present(ctx, op.Form, tag)
-		settle(op, err)
-		w.end(op)
-		s.tag, s.local = tag, op.Form == formLocal
+		if s = w.claimAtStartup(ctx, op); s == nil {
+			return nil, op
+		}
+		return s.after(op), op
 	}
-	if s != nil {
-		s = s.after(op)
+	ctx, cancel := finishing(ctx, requestTimeout)
+	defer cancel()
+	op.Via, op.Opened, op.Retag = w.via(s.gate), s.open, len(s.tag) > 0
+	if op.Form == formAhead {
+		return w.claimAhead(ctx, s, op), op
 	}
-	return s, op
+	w.record.Begin(op)
+	settle(op, s.present(ctx, op.Form, tag))
+	w.end(op)
+	s.tag, s.local = tag, op.Form == formLocal
+	return s.after(op), op
+}
+
+// claimAhead presents a tag and writes under it in one round trip, without
+// waiting for the claim's answer. One transaction is what both are: if the write
+// fails, the tag is taken back, and so the session is given up then.
+func (w *worker) claimAhead(ctx context.Context, s *session, op *history.Op) *session {
+	p := op.Tag[0]
+	write := &history.Op{Kind: history.KindWrite, Form: "behind its claim", Tag: op.Tag, Via: op.Via,
+		Rows: []history.Row{{ID: w.id(), Key: p.Key, Token: p.Token}}}
+	w.record.Begin(op)
+	w.record.Begin(write)
+	var err error
+	if len(s.tag) > 0 {
+		err = s.exec(ctx, untag)
+	}
+	claimed := false
+	if err == nil {
+		b := &pgx.Batch{}
+		b.Queue(setConfig, p.Key, p.Token.String()).Exec(func(pgconn.CommandTag) error { claimed = true; return nil })
+		queue(b, write.Rows)
+		err = s.conn.SendBatch(ctx, b).Close()
+	}
+	settle(write, err)
+	if w.end(write); claimed {
+		err = nil
+	}
+	settle(op, err)
+	w.end(op)
+	if s.tag, s.local = op.Tag, false; write.Outcome != history.OutcomeOK {
+		s.close()
+		return nil
+	}
+	return s.after(op)
 }
 
 func (w *worker) claimForm(s *session, tag []fencing.Pair) string {
@@ -56,7 +92,7 @@ func (w *worker) claimForm(s *session, tag []fencing.Pair) string {
 	case s == nil:
 		return formStartup
 	}
-	return draw(w, formStartup, formSet, formParams, formTokens, formLocal)
+	return draw(w, formStartup, formSet, formParams, formTokens, formLocal, formAhead)
 }
 
 // claimAtStartup has the login carry the tag. A refusal is a WARNING then.
@@ -80,6 +116,8 @@ func (w *worker) claimAtStartup(ctx context.Context, op *history.Op) *session {
 	return s
 }
 
+const setConfig = "SELECT set_config('fence.key', $1, false), set_config('fence.token', $2, false)"
+
 // untag takes a tag away. RESET would bring back the one of the login.
 const untag = "SET fence.key = ''; SET fence.token = ''; SET fence.tokens = ''"
 
@@ -95,7 +133,7 @@ func (s *session) present(ctx context.Context, form string, tag []fencing.Pair) 
 	case formSet:
 		return s.exec(ctx, fmt.Sprintf("SET fence.key = '%s'; SET fence.token = %s", key, token))
 	case formParams:
-		_, err := s.conn.Exec(ctx, "SELECT set_config('fence.key', $1, false), set_config('fence.token', $2, false)", key, token)
+		_, err := s.conn.Exec(ctx, setConfig, key, token)
 		return err
 	case formLocal:
 		err := s.exec(ctx, "BEGIN")

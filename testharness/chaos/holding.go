@@ -124,20 +124,39 @@ func (w *worker) round(ctx context.Context, s *session, tag []fencing.Pair) (*se
 
 // reading reads one of the session's keys.
 func (w *worker) reading(ctx context.Context, s *session, first bool) *session {
-	if len(s.tag) != 1 || s.local {
-		return s
-	}
 	ctx, cancel := finishing(ctx, requestTimeout)
 	defer cancel()
-	op := &history.Op{Kind: history.KindRead, Tag: s.tag, First: first, Via: w.via(s.gate)}
+	p := draw(w, s.tag...)
+	op := &history.Op{Kind: history.KindRead, Tag: s.tag, Key: p.Key, First: first, Via: w.via(s.gate)}
 	w.record.Begin(op)
-	seen := &history.Seen{}
-	err := s.conn.QueryRow(ctx, `SELECT (SELECT n FROM counter WHERE key = $1), count(*), coalesce(sum(id), 0)::bigint, coalesce(bit_xor(id), 0)
-		FROM entry WHERE key = $1 AND token < $2`, s.tag[0].Key, int64(s.tag[0].Token)).Scan(&seen.N, &seen.Count, &seen.Sum, &seen.Xor)
+	seen, err := s.look(ctx, p)
 	if err == nil {
 		op.Seen = seen
 	}
 	settle(op, err)
 	w.end(op)
 	return s.after(op)
+}
+
+// look reads a key, in a block where the tag is presented in each.
+func (s *session) look(ctx context.Context, p fencing.Pair) (*history.Seen, error) {
+	if !s.local {
+		return s.lookNow(ctx, p)
+	}
+	err := s.exec(ctx, "BEGIN")
+	if err == nil {
+		err = s.exec(ctx, setLocal(s.tag))
+	}
+	var seen *history.Seen
+	if err == nil {
+		seen, err = s.lookNow(ctx, p)
+	}
+	return seen, s.finish(ctx, err)
+}
+
+func (s *session) lookNow(ctx context.Context, p fencing.Pair) (*history.Seen, error) {
+	seen := &history.Seen{}
+	err := s.conn.QueryRow(ctx, `SELECT (SELECT n FROM counter WHERE key = $1), count(*), coalesce(sum(id), 0)::bigint, coalesce(bit_xor(id), 0)
+		FROM entry WHERE key = $1 AND token < $2`, p.Key, int64(p.Token)).Scan(&seen.N, &seen.Count, &seen.Sum, &seen.Xor)
+	return seen, err
 }

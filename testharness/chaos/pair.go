@@ -66,7 +66,7 @@ const synchronous = "synchronous_standby_names = '" + postgres.StandbyName + "'"
 func config() []string {
 	return []string{"max_connections = 400", "wal_keep_size = 512MB", "max_wal_senders = 10", "wal_sender_timeout = 5s",
 		"wal_receiver_timeout = 5s", "wal_retrieve_retry_interval = 200ms", "shared_buffers = 128MB", "max_wal_size = 4GB",
-		"deadlock_timeout = 200ms", "log_min_messages = warning"}
+		"deadlock_timeout = 200ms", "checkpoint_timeout = 30s", "log_min_messages = warning"}
 }
 
 // setup makes the workload's tables.

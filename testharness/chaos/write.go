@@ -39,6 +39,7 @@ func forms() []form {
 		{"plain", 1, plain},
 		{"several statements", 2, several},
 		{"block", 2, block},
+		{"repeatable read", 2, repeatable},
 		{"pipeline", batch, pipeline},
 		{"pipeline in a block", batch, pipelineBlock},
 		{"copy", batch, copyIn},
@@ -117,6 +118,21 @@ func block(ctx context.Context, s *session, op *history.Op) error {
 	} {
 		if err == nil {
 			err = step()
+		}
+	}
+	return s.finish(ctx, err)
+}
+
+// repeatable writes in a block whose snapshot is taken before it may be told
+// that the lock is lost.
+func repeatable(ctx context.Context, s *session, op *history.Op) error {
+	err := s.exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	if err == nil {
+		err = s.exec(ctx, "SELECT")
+	}
+	for i := range op.Rows {
+		if err == nil {
+			err = s.put(ctx, &op.Rows[i])
 		}
 	}
 	return s.finish(ctx, err)

@@ -135,6 +135,7 @@ type Op struct {
 	Rows    []Row          `json:"rows,omitempty"`
 	Undone  []int64        `json:"undone,omitempty"` // rows that it wrote and took back
 	Move    *Move          `json:"move,omitempty"`
+	Key     string         `json:"key,omitempty"`   // of those locks, the one that a read is of
 	First   bool           `json:"first,omitempty"` // the first read after a claim
 	Seen    *Seen          `json:"seen,omitempty"`
 	Via     string         `json:"via,omitempty"`    // which way to the database it took
@@ -174,7 +175,7 @@ func (o *Op) String() string {
 		fmt.Fprintf(&b, ", %d from %s to %s", o.Move.Amount, o.Move.From, o.Move.To)
 	}
 	if o.Seen != nil {
-		fmt.Fprintf(&b, ": the counter at %d, %d rows under lower tokens", o.Seen.N, o.Seen.Count)
+		fmt.Fprintf(&b, ": the counter of %s at %d, %d rows under lower tokens", o.Key, o.Seen.N, o.Seen.Count)
 	}
 	fmt.Fprintf(&b, " → %s", o.Outcome)
 	if o.Outcome != OutcomeOK && (o.Code != "" || o.Text != "") {

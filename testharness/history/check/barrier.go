@@ -72,8 +72,8 @@ func (f *facts) read() Verdict {
 				for _, p := range op.Tag {
 					claimed[p] = op
 				}
-			case op.Kind == history.KindRead && op.Outcome == history.OutcomeOK && op.Seen != nil && len(op.Tag) == 1:
-				p := op.Tag[0]
+			case op.Kind == history.KindRead && op.Outcome == history.OutcomeOK && op.Seen != nil:
+				p := fencing.Pair{Key: op.Key, Token: op.Token(op.Key)}
 				claim := claimed[p]
 				if claim == nil {
 					continue

@@ -104,7 +104,7 @@ func (s *story) read(token fencing.Token) *history.Op {
 			seen = seen.With(r.ID)
 		}
 	}
-	return s.do(history.Op{Kind: history.KindRead, Tag: tag(key, token), Seen: &seen})
+	return s.do(history.Op{Kind: history.KindRead, Tag: tag(key, token), Key: key, Seen: &seen})
 }
 
 // drop takes the last row out of the tables.

@@ -76,7 +76,7 @@ func TestCheck_Read(t *testing.T) {
 		slow := history.Op{Worker: "slow", Seq: 1, Kind: history.KindWrite, Tag: tag(key, 10), Rows: []history.Row{s.row(key, 10, 0)}, Invoke: 1}
 		s.Ops = append(s.Ops, slow)
 		s.Tables.Rows = append(s.Tables.Rows, slow.Rows...)
-		broken(t, s, check.Read, "claim order:1 token 20", "the counter at 2, 2 rows under lower tokens",
+		broken(t, s, check.Read, "claim order:1 token 20", "the counter of order:1 at 2, 2 rows under lower tokens",
 			"slow write order:1 token 10: row 5 → unknown", "row 5")
 	})
 	t.Run("a row that was read is gone", func(t *testing.T) {
@@ -290,7 +290,7 @@ func TestCheck_Linear(t *testing.T) {
 	t.Run("a read misses the last write", func(t *testing.T) {
 		s := takeover()
 		s.read(20).Seen.N--
-		broken(t, s, check.Linear, "read order:1 token 20: the counter at 2")
+		broken(t, s, check.Linear, "read order:1 token 20: the counter of order:1 at 2")
 	})
 	t.Run("a claim without an answer shuts the former holder out", func(t *testing.T) {
 		s := takeover()

@@ -120,7 +120,7 @@ func (f *facts) step(op *history.Op, key string, token fencing.Token) *step {
 		s.effect = effectClaim
 	case op.Kind == history.KindClaim:
 		s.effect = effectClaimMaybe
-	case op.Kind == history.KindRead && ok && op.Seen != nil:
+	case op.Kind == history.KindRead && ok && op.Seen != nil && op.Key == key:
 		s.effect, s.last = effectRead, op.Seen.N
 	case op.Kind == history.KindWrite && (ok || f.committed(op)):
 		s.effect = effectWrite
