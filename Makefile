@@ -10,9 +10,10 @@ N            ?= 2000
 SEED         ?= $(shell date +%s)
 # make grammar TEXTS=100000 SEED=1
 TEXTS        ?= 100000
-# make chaos DURATION=60s SEED=1 STRAIGHT=1
+# make chaos DURATION=60s SEED=1 STRAIGHT=1; MUTANT=no-verify takes a protection out, and must fail
 DURATION     ?= 60s
 STRAIGHT     ?=
+MUTANT       ?=
 # make clients CLIENTS=psql,pgx
 CLIENTS      ?= all
 # make mutants MUTANTS=no-verify,no-share-lock
@@ -95,8 +96,8 @@ wire-fuzz: ## N random pipelines (2000) from SEED, the same three ways, on PG_VE
 
 chaos: build ## 50 workers under faults drawn from SEED for DURATION (60s), and the checkers; STRAIGHT=1 without fencing
 	@testharness/setup.sh go postgres
-	CGO_ENABLED=0 $(GO) build -o bin/chaos ./testharness/chaos/cmd
-	bin/chaos -program bin/fenceproxy -duration $(DURATION) -seed $(SEED) $(if $(STRAIGHT),-straight)
+	$(if $(MUTANT),$(GO) run ./testharness/mutants -only $(MUTANT) -build bin/mutant,CGO_ENABLED=0 $(GO) build -o bin/chaos ./testharness/chaos/cmd)
+	$(if $(MUTANT),bin/mutant/chaos -program bin/mutant/fenceproxy,bin/chaos -program bin/fenceproxy) -duration $(DURATION) -seed $(SEED) $(if $(STRAIGHT),-straight)
 
 attack: ## N random sessions (2000) from SEED that lose their lock at some moment: no stale row, no missing answer
 	@testharness/setup.sh go cc postgres

@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "names of mutants, joined with commas; all without it")
 	list := flags.Bool("list", false, "print the table of docs/proof.md and try nothing")
+	into := flags.String("build", "", "a `folder` to build one mutant into, for a chaos run, and try nothing")
 	if err := flags.Parse(args); err != nil {
 		return errUsage
 	}
@@ -54,6 +55,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *list {
 		fmt.Fprint(stdout, table(chosen))
 		return nil
+	}
+	if *into != "" {
+		if len(chosen) != 1 {
+			fmt.Fprintln(stderr, "-build wants -only with the name of one mutant")
+			return errUsage
+		}
+		return build(ctx, chosen[0], *into)
 	}
 	return tryAll(ctx, chosen, stdout)
 }
