@@ -101,7 +101,7 @@ func (c *cluster) openLinks() error {
 	}
 	for i := range c.options.Proxies {
 		clients = append(clients, proxyName(i))
-		for _, slot := range slots {
+		for _, slot := range slots() {
 			names = append(names, linkName(proxyName(i), slot))
 		}
 		for z := range zones {
@@ -116,7 +116,7 @@ func (c *cluster) openLinks() error {
 		}
 	}
 	for z := range zones {
-		for _, slot := range slots {
+		for _, slot := range slots() {
 			names = append(names, linkName(zoneName(z), slot))
 		}
 	}
@@ -196,7 +196,7 @@ func (c *cluster) startMember(m int) error {
 // startProxy starts a proxy, again perhaps, and leads its links to it.
 func (c *cluster) startProxy(ctx context.Context, i int) error {
 	var servers []string
-	for _, slot := range slots {
+	for _, slot := range slots() {
 		servers = append(servers, c.links[linkName(proxyName(i), slot)].Addr())
 	}
 	way := stack.Way{
@@ -216,7 +216,7 @@ func (c *cluster) startProxy(ctx context.Context, i int) error {
 func (c *cluster) gates(zone string) []string {
 	if c.options.Straight {
 		var servers []string
-		for _, slot := range slots {
+		for _, slot := range slots() {
 			servers = append(servers, c.links[linkName(zone, slot)].Addr())
 		}
 		return []string{c.db.ProxyDSN(strings.Join(servers, ","), stack.RoleApp, database) + "&target_session_attrs=read-write"}

@@ -13,6 +13,9 @@ const (
 	mostRounds = 60
 	// defiantRounds is how many it does after that, if it is one of those.
 	defiantRounds = 8
+	// lookBack is how far below its own token a holder reads, in revisions of
+	// etcd: a minute or so, which is longer than anybody is paused.
+	lookBack = 5000
 	// claimTries is how often a holder claims before it gives up.
 	claimTries = 4
 )
@@ -155,8 +158,9 @@ func (s *session) look(ctx context.Context, p fencing.Pair) (*history.Seen, erro
 }
 
 func (s *session) lookNow(ctx context.Context, p fencing.Pair) (*history.Seen, error) {
-	seen := &history.Seen{}
+	seen := &history.Seen{Floor: max(p.Token-lookBack, 0)}
 	err := s.conn.QueryRow(ctx, `SELECT (SELECT n FROM counter WHERE key = $1), count(*), coalesce(sum(id), 0)::bigint, coalesce(bit_xor(id), 0)
-		FROM entry WHERE key = $1 AND token < $2`, p.Key, int64(p.Token)).Scan(&seen.N, &seen.Count, &seen.Sum, &seen.Xor)
+		FROM entry WHERE key = $1 AND token < $2 AND token >= $3`, p.Key, int64(p.Token), int64(seen.Floor)).
+		Scan(&seen.N, &seen.Count, &seen.Sum, &seen.Xor)
 	return seen, err
 }

@@ -16,7 +16,7 @@ import (
 const linkStandby = "standby→primary"
 
 // slots are the two places that the proxies know a PostgreSQL in.
-var slots = [2]string{"pg-a", "pg-b"}
+func slots() []string { return []string{"pg-a", "pg-b"} }
 
 // lookEvery is how often something is asked that can't be waited for.
 const lookEvery = 10 * time.Millisecond
@@ -37,7 +37,7 @@ func (p *pair) start(ctx context.Context, etcd []string) (err error) {
 		return err
 	}
 	p.servers[0] = p.Postgres
-	p.cluster.lead(slots[0], p.servers[0].Addr())
+	p.cluster.lead(slots()[0], p.servers[0].Addr())
 	if err := p.CreateDatabase(ctx, database); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (p *pair) rebuild(ctx context.Context) error {
 		return fmt.Errorf("make a standby: %w", err)
 	}
 	p.servers[slot] = server
-	p.cluster.lead(slots[slot], server.Addr())
+	p.cluster.lead(slots()[slot], server.Addr())
 	return nil
 }
 

@@ -72,7 +72,7 @@ func Run(ctx context.Context, options Options) (Result, error) {
 func (r *run) play(ctx context.Context) (err error) {
 	r.cluster = &cluster{options: &r.options}
 	defer func() { err = errors.Join(err, r.cluster.close(), r.record.Err()) }()
-	fmt.Fprintln(r.options.Out, "starting")
+	fmt.Fprintf(r.options.Out, "starting, seed %d\n", r.options.Seed)
 	if err := r.cluster.start(ctx); err != nil {
 		return err
 	}

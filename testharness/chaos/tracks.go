@@ -54,8 +54,12 @@ func (o *Options) proxyTrack() fault.Track {
 func (o *Options) nearTrack() fault.Track {
 	var targets []string
 	for _, zone := range named(zoneName, zones) {
-		targets = append(targets, zone+"→", zone+"→etcd", zone+"→proxy", zone+"→pg")
-		for _, to := range append(named(proxyName, o.Proxies), named(memberName, members)...) {
+		gates := append(named(proxyName, o.Proxies), "proxy")
+		if o.Straight {
+			gates = append(slots(), "pg")
+		}
+		targets = append(targets, zone+"→", zone+"→etcd")
+		for _, to := range append(gates, named(memberName, members)...) {
 			targets = append(targets, linkName(zone, to))
 		}
 	}
@@ -66,7 +70,7 @@ func (o *Options) nearTrack() fault.Track {
 func (o *Options) farTrack() fault.Track {
 	targets := []string{linkStandby, linkStandby, "proxy→etcd", "peers→etcd"}
 	for _, p := range named(proxyName, o.Proxies) {
-		targets = append(targets, p+"→etcd", p+"→pg", linkName(p, slots[0]), linkName(p, slots[1]))
+		targets = append(targets, p+"→etcd", p+"→pg", linkName(p, slots()[0]), linkName(p, slots()[1]))
 		for _, m := range named(memberName, members) {
 			targets = append(targets, linkName(p, m))
 		}
@@ -95,7 +99,7 @@ func (o *Options) workerTrack(i int) fault.Track {
 	}
 	if len(targets) > 0 {
 		t.Cards = []fault.Card{
-			{Kind: pauseWorker, Targets: targets, Most: 2 * mostTTL, Copies: 3}, {Kind: killWorker, Targets: targets, Most: time.Second},
+			{Kind: pauseWorker, Targets: targets, Most: 3 * mostTTL, Copies: 3}, {Kind: killWorker, Targets: targets, Most: time.Second},
 		}
 	}
 	return t

@@ -108,13 +108,15 @@ type Move struct {
 }
 
 // Seen is what a read of one key under one token found: the counter, and the
-// rows under lower tokens, which are told apart from any other set of rows by
-// how many they are, their sum and their exclusive or.
+// rows whose tokens are lower, but not below Floor. Those are told apart from any
+// other set of rows by how many they are, their sum and their exclusive or. A
+// Floor keeps a read from being about all that ever was; it is 0 for one that is.
 type Seen struct {
-	N     int64 `json:"n"`
-	Count int64 `json:"count"`
-	Sum   int64 `json:"sum"`
-	Xor   int64 `json:"xor"`
+	N     int64         `json:"n"`
+	Floor fencing.Token `json:"floor,omitempty"`
+	Count int64         `json:"count"`
+	Sum   int64         `json:"sum"`
+	Xor   int64         `json:"xor"`
 }
 
 // With returns what is seen when a row is there too.

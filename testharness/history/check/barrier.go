@@ -57,7 +57,8 @@ func (f *facts) walls(key string) []wall {
 }
 
 // read looks whether each read under an acknowledged claim saw every row that
-// lower tokens ever had committed by the end. It needs no clock.
+// lower tokens ever had committed by the end, as far down as it looked. It needs
+// no clock.
 func (f *facts) read() Verdict {
 	v := Verdict{Invariant: Read}
 	below := map[string]lower{}
@@ -79,7 +80,7 @@ func (f *facts) read() Verdict {
 					continue
 				}
 				v.Judged++
-				if final := below[p.Key].than(p.Token); !final.same(*op.Seen) {
+				if final := below[p.Key].between(op.Seen.Floor, p.Token); !final.same(*op.Seen) {
 					v.Violations = append(v.Violations, f.missed(claim, op, p, final))
 				}
 			}
@@ -113,7 +114,14 @@ func (f *facts) lower(key string) lower {
 	return l
 }
 
-func (l lower) than(token fencing.Token) digest {
+// between is what the rows of tokens from floor on and below token look like.
+func (l lower) between(floor, token fencing.Token) digest {
+	from, to := l.at(floor), l.at(token)
+	return digest{Count: to.Count - from.Count, Sum: to.Sum - from.Sum, Xor: to.Xor ^ from.Xor}
+}
+
+// at is what the rows of tokens below one look like.
+func (l lower) at(token fencing.Token) digest {
 	return l.sums[sort.Search(len(l.rows), func(i int) bool { return l.rows[i].Token >= token })]
 }
 
@@ -126,7 +134,7 @@ func (f *facts) missed(claim, read *history.Op, p fencing.Pair, final digest) Vi
 	for _, r := range f.rows[p.Key] {
 		op := f.writer[r.ID]
 		seen := r.N > 0 && r.N <= read.Seen.N || op != nil && op.Ended() < claim.Invoke
-		if r.Token >= p.Token || seen {
+		if r.Token >= p.Token || r.Token < read.Seen.Floor || seen {
 			continue
 		}
 		if final.same(read.Seen.With(r.ID)) {

@@ -79,6 +79,14 @@ func TestCheck_Read(t *testing.T) {
 		broken(t, s, check.Read, "claim order:1 token 20", "the counter of order:1 at 2, 2 rows under lower tokens",
 			"slow write order:1 token 10: row 5 → unknown", "row 5")
 	})
+	t.Run("a row came after the read, of a token that it didn't look for", func(t *testing.T) {
+		s := takeover()
+		op := s.read(20)
+		*op.Seen = history.Seen{N: 3, Floor: 15}
+		right(t, s)
+		op.Seen.Floor = 10
+		broken(t, s, check.Read, "claim order:1 token 20", "0 rows under lower tokens")
+	})
 	t.Run("a row that was read is gone", func(t *testing.T) {
 		s := takeover()
 		s.write(20)
