@@ -157,6 +157,20 @@ func (w *Watch) Seen(ctx context.Context, key string) (fencing.Sighting, bool) {
 	return f.seen, f.known
 }
 
+// Watchable returns nil if etcd lets the locks be watched, and otherwise why not.
+func (a *Authority) Watchable(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	resp, ok := <-a.client.Watch(ctx, a.Prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	switch {
+	case ok && resp.Err() == nil:
+		return nil
+	case ok:
+		return outage(a.client, resp.Err())
+	}
+	return outage(a.client, ctx.Err())
+}
+
 // watch runs one watch until it breaks off, and returns why.
 func (w *Watch) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))

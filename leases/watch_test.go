@@ -7,9 +7,12 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
@@ -245,4 +248,46 @@ func TestWatch_LeaderLoss(t *testing.T) {
 		return err == nil
 	})
 	untilHolder(t, w, "k", 0)
+}
+
+// A watch that etcd opened and then says nothing to, asked or not, is begun anew.
+func TestWatch_Quiet(t *testing.T) {
+	etcd := startEtcd(t)
+	var streams atomic.Int32
+	deafen := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		s, err := streamer(ctx, desc, cc, method, opts...)
+		if err != nil || method != "/etcdserverpb.Watch/Watch" || streams.Add(1) > 1 {
+			return s, err
+		}
+		return &deafStream{ClientStream: s}, nil
+	}
+	w := leases.NewWatch(newMeddledClient(t, etcd.Endpoint(), nil, deafen))
+	w.Quiet = 300 * time.Millisecond
+	var broken atomic.Value
+	w.Broken = func(err error) { broken.Store(err.Error()) }
+	run(t, w)
+	client := newClient(t, etcd.Endpoint())
+	w.Follow("k")
+	w.Seen(t.Context(), "k")
+	lease := acquire(t, leases.NewLocker(client), "k")
+	untilHolder(t, w, "k", lease.Token())
+	if got, want := broken.Load(), "watch locks: etcd says nothing to a watch"; got != want {
+		t.Errorf("got %v, want %q", got, want)
+	}
+	poll(t, "the new watch is heard", func() bool { age, ok := w.Age(); return ok && age < w.Quiet })
+}
+
+// A deafStream hears the first message only.
+type deafStream struct {
+	grpc.ClientStream
+	heard bool
+}
+
+func (s *deafStream) RecvMsg(m any) error {
+	if s.heard {
+		<-s.Context().Done()
+		return s.Context().Err()
+	}
+	s.heard = true
+	return s.ClientStream.RecvMsg(m)
 }

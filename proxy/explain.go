@@ -51,6 +51,7 @@ type ExplainOptions struct {
 	BackslashQuotes bool   // standard_conforming_strings is off
 	ClientEncoding  string // "" is one that hides nothing, as UTF8
 	Together        bool   // in one Query message, and not statement by statement
+	Untagged        bool   // in a session without a tag, where untagged writes are rejected
 }
 
 // Explain tells what becomes of the statements of a text in a tagged session,
@@ -74,6 +75,9 @@ func Explain(text []byte, how ExplainOptions) ([]Explanation, error) {
 		return nil, unsplit(err)
 	}
 	e := explainer{options: o}
+	if how.Untagged {
+		e.session.policy.UntaggedWrites = RejectUntagged
+	}
 	if how.Together {
 		e.query(text, stmts)
 		return e.out, nil
@@ -101,7 +105,7 @@ func (e *explainer) query(text []byte, stmts []sqlrewrite.Statement) {
 	fails := len(stmts) == 1 && in == blockNone && stmts[0].Flags&sqlrewrite.NeedsBlock != 0
 	refused := 0
 	for _, st := range stmts {
-		x := Explanation{Statement: st, Settings: sqlrewrite.Settings(text, st, e.options), Refusal: unfenceableIn(in, st.Class, st.Flags)}
+		x := Explanation{Statement: st, Settings: sqlrewrite.Settings(text, st, e.options), Refusal: e.unfenceable(in, st)}
 		e.out = append(e.out, x)
 		e.step(st, fails)
 		if x.Refusal != nil && refused == 0 {
@@ -123,6 +127,14 @@ func (e *explainer) query(text []byte, stmts []sqlrewrite.Statement) {
 			x.Check, x.Where = PlaceNone, fmt.Sprintf("not run: statement %d refuses the whole text", refused)
 		}
 	}
+}
+
+// unfenceable refuses as the session does.
+func (e *explainer) unfenceable(in block, st sqlrewrite.Statement) *fencing.Error {
+	if e.session.requires() && st.Class == sqlrewrite.Prepare2PC {
+		return nil
+	}
+	return e.session.rightly(unfenceableIn(in, st.Class, st.Flags))
 }
 
 // step takes the statement that is last in out.

@@ -209,3 +209,21 @@ func checksSent(t *testing.T, registry *prometheus.Registry) (sent [2]int) {
 	}
 	return sent
 }
+
+// A session without a tag is told what its writes would hear where that is
+// refused.
+func TestExplain_Untagged(t *testing.T) {
+	text := []byte("SELECT reads(); INSERT INTO t VALUES (1); VACUUM; PREPARE TRANSACTION 'x'")
+	all, err := proxy.Explain(text, proxy.ExplainOptions{Untagged: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []proxy.Placement{proxy.PlaceLate, proxy.PlaceEarly, proxy.PlaceRefused, proxy.PlaceEarly} {
+		if got := all[i].Check; got != want {
+			t.Errorf("statement %d: got %v, want %v", i+1, got, want)
+		}
+	}
+	if hint := all[2].Refusal.Hint; !strings.Contains(hint, "policy") {
+		t.Errorf("got hint %q, want one that helps where all must be tagged", hint)
+	}
+}

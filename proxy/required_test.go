@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // rejecting is a proxy that refuses untagged writes of all roles but migrator.
@@ -249,12 +251,42 @@ func TestSession_PolicyOfWhoLoggedIn(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a stricter one", func(t *testing.T) {
-		conn := s.connect(s.as("migrator"))
-		if err := simple.run(t.Context(), conn, "INSERT INTO t VALUES (2, 'x')"); err != nil {
-			t.Error(err)
-		}
+}
+
+// Up to PostgreSQL 16 a role can have another name than its login says; the
+// policy of neither is to be got round by that.
+func TestSession_PolicyOfOtherName(t *testing.T) {
+	s := newRejecting(t, func(server *proxy.Server) {
+		server.Policies = proxy.Policies{Rules: []proxy.Rule{
+			{Role: "app", Policy: proxy.Policy{UntaggedWrites: proxy.RejectUntagged}},
+			{Role: "migrator@*", Policy: proxy.Policy{UntaggedWrites: proxy.RejectUntagged}},
+		}}
 	})
+	var version int
+	if err := s.admin.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	if version > 16 {
+		return // there db_user_namespace is no more
+	}
+	s.exec("ALTER SYSTEM SET db_user_namespace = on")
+	s.exec(`SELECT pg_reload_conf(); CREATE ROLE "migrator@postgres" LOGIN; GRANT ALL ON t TO "migrator@postgres"`)
+	for _, user := range []string{"app%40", "migrator"} {
+		t.Run(user, func(t *testing.T) {
+			var conn *pgx.Conn
+			poll.Until(t, "the setting counts", func() (ok bool) {
+				c, err := pgx.Connect(t.Context(), s.as(user))
+				if err == nil {
+					t.Cleanup(func() { c.Close(context.Background()) })
+				}
+				conn = c
+				return err == nil && c.PgConn().ParameterStatus("session_authorization") != user
+			})
+			if got, want := code(simple.run(t.Context(), conn, "INSERT INTO t VALUES (2, 'x')")), "LF004"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
 }
 
 // An administrator may say why a write has no tag.
@@ -301,6 +333,64 @@ func TestSession_RejectWithoutSchema(t *testing.T) {
 			}
 			if got, want := code(p.run(t.Context(), c, "SELECT lo_create(0)")), "3F000"; got != want {
 				t.Errorf("a hidden write: got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// What the proxy never saw the text of, and what stands in the middle of a
+// pipeline, writes nothing without a tag either; what reads there is as ever.
+func TestSession_RejectsUntaggedPipelines(t *testing.T) {
+	s := newRejecting(t)
+	bound := func(portal, name string) []pgproto3.FrontendMessage {
+		return []pgproto3.FrontendMessage{&pgproto3.Bind{DestinationPortal: portal, PreparedStatement: name}, &pgproto3.Execute{Portal: portal}, &pgproto3.Sync{}}
+	}
+	for name, c := range map[string]struct {
+		first string
+		then  []pgproto3.FrontendMessage
+		want  string
+	}{
+		"prepared by SQL, writes":    {"PREPARE p AS INSERT INTO t VALUES (2, 'x')", bound("", "p"), "INSERT 0 1 LF004 ZI"},
+		"prepared by SQL, reads":     {"PREPARE p AS SELECT count(*) FROM t", bound("", "p"), "SELECT 1 ZI"},
+		"no such statement":          {"SELECT 1", bound("", "p"), "26000 ZI"},
+		"no such portal":             {"SELECT 1", []pgproto3.FrontendMessage{&pgproto3.Execute{Portal: "p"}, &pgproto3.Sync{}}, "34000 ZI"},
+		"a cursor":                   {"BEGIN; DECLARE c CURSOR FOR SELECT reads()", []pgproto3.FrontendMessage{&pgproto3.Execute{Portal: "c"}, &pgproto3.Sync{}, query("COMMIT")}, "SELECT 1 ZT COMMIT ZI"},
+		"a cursor that writes":       {"BEGIN; DECLARE c CURSOR FOR SELECT writes()", []pgproto3.FrontendMessage{&pgproto3.Execute{Portal: "c"}, &pgproto3.Sync{}, query("COMMIT")}, "SELECT 1 ZT LF004 ZI"},
+		"a COMMIT in it":             {"SELECT 1", append(append(append(execute("BEGIN"), execute("SELECT writes()")...), execute("COMMIT")...), &pgproto3.Sync{}), "BEGIN SELECT 1 LF004 ZI"},
+		"after what fails":           {"SELECT 1", append(append(execute("SELECT 1/0"), execute("SELECT writes()")...), &pgproto3.Sync{}), "22012 ZI"},
+		"two segments":               {"SELECT 1", segments("SELECT writes()", "SELECT 1"), "SELECT 1 LF004 ZI SELECT 1 ZI"},
+		"a function call":            {"SELECT 1", []pgproto3.FrontendMessage{&pgproto3.FunctionCall{Function: 1598}}, "LF007 ZI"},
+		"a function call in a block": {"BEGIN", []pgproto3.FrontendMessage{&pgproto3.FunctionCall{Function: 1598}}, "LF004 ZE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := s.frontend(s.addrs[0])
+			f.send(query(c.first))
+			f.until('Z')
+			f.send(c.then...)
+			if got := f.ready(strings.Count(c.want, " Z")); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			f.conn.Close()
+			if got := s.count("v <> 'one'"); got != 0 {
+				t.Errorf("rows left behind: %d", got)
+			}
+		})
+	}
+}
+
+// A Query in a segment that has no Sync yet ends nothing unchecked.
+func TestSession_RejectsUntaggedMidway(t *testing.T) {
+	s := newRejecting(t)
+	for _, second := range []string{"SELECT 1", "COMMIT", "SELECT reads()"} {
+		t.Run(second, func(t *testing.T) {
+			f := s.frontend(s.addrs[0])
+			f.send(append(append(execute("SELECT writes()"), query(second)), &pgproto3.Sync{})...)
+			if got := f.ready(2); !strings.Contains(got, "LF004") {
+				t.Errorf("got %s, want LF004", got)
+			}
+			f.conn.Close()
+			if got := s.count("v <> 'one'"); got != 0 {
+				t.Errorf("rows left behind: %d", got)
 			}
 		})
 	}

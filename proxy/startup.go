@@ -105,8 +105,8 @@ func (s *session) parameter() error {
 	case "in_hot_standby":
 		s.hotStandby = string(value)
 	case "session_authorization":
-		// Who logged in, in PostgreSQL's own word, unless a startup parameter
-		// has made it somebody else: neither may make the policy laxer.
+		// Who logged in, in PostgreSQL's own word: up to PostgreSQL 16 the login
+		// can give the role another name (db_user_namespace).
 		if role := string(value); role != s.user && !s.opened {
 			s.setPolicy(s.policy.stricter(s.srv.Policies.For(s.database, role)))
 		}

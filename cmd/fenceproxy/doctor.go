@@ -21,6 +21,7 @@ const doctorTimeout = 15 * time.Second
 type doctorCommand struct {
 	upstream  upstreamFlags
 	etcd      etcdFlags
+	policy    policyFlags
 	clientTLS choice
 	authFile  string
 	config    string
@@ -28,7 +29,7 @@ type doctorCommand struct {
 }
 
 func newDoctor(env environment) *cobra.Command {
-	c := &doctorCommand{etcd: etcdFlags{prefix: leases.DefaultPrefix}, clientTLS: newClientTLSFlags().mode}
+	c := &doctorCommand{etcd: etcdFlags{prefix: leases.DefaultPrefix}, clientTLS: newClientTLSFlags().mode, policy: newPolicyFlags()}
 	cmd := &cobra.Command{
 		Use:   "doctor --upstream DSN --etcd URL,…",
 		Short: "Look whether everything is in place, and who can get round the proxy",
@@ -54,6 +55,7 @@ Each finding is ok, warn or fail, and says what to do. The exit status is 1 if o
 	flags := cmd.Flags()
 	c.upstream.add(flags)
 	c.etcd.add(flags)
+	c.policy.add(flags)
 	flags.Var(&c.clientTLS, "client-tls", "as serve has it")
 	flags.StringVar(&c.authFile, "auth-file", "", "as serve has it, a `FILE`")
 	addConfig(flags, &c.config)
@@ -74,6 +76,9 @@ func (c *doctorCommand) run(ctx context.Context, out io.Writer, colour bool) err
 	// and is lower shows a history that went backwards.
 	lineage := c.lookAtPostgres(ctx, &d)
 	lookAtEtcd(ctx, &d, authority, lineage)
+	if err := c.lookAtWatch(ctx, &d, authority); err != nil {
+		return err
+	}
 	print := func() error { return d.print(out, colour) }
 	if c.json {
 		print = func() error { return d.json(out) }
@@ -115,6 +120,7 @@ func (c *doctorCommand) lookAtPostgres(ctx context.Context, d *diagnosis) *fenci
 		{"Who can get round the proxy", "the addresses", lookAtAddresses},
 		{"Who can get round the proxy", "settings of roles and databases", lookAtTagSettings},
 		{"Who can get round the proxy", "the guards", lookAtGuards},
+		{"Policies", "the names in the rules", c.lookAtPolicies},
 	} {
 		d.area = look.area
 		if err := look.at(ctx, d, conn); err != nil {

@@ -339,3 +339,29 @@ func TestDoctor_Text(t *testing.T) {
 		}
 	}
 }
+
+// doctor knows the policies: names that there are none of, and whether the locks
+// can be watched where that is needed.
+func TestDoctor_Policies(t *testing.T) {
+	p := newPatient(t)
+	const watched = "can be watched"
+	p.finds("ok untagged_writes allow and fencing accepted for all, and 0 rules", p.dsn(), p.etcd())
+	for _, line := range p.diagnose(p.dsn(), p.etcd()) {
+		if strings.Contains(line, watched) {
+			t.Errorf("got %q, which no policy needs", line)
+		}
+	}
+	rules := []string{"--untagged-writes", "observe", "--policies",
+		"[{role: app, fencing: live}, {database: ap, role: nobody, untagged_writes: allow}, {database: 'ap*', untagged_writes: allow}]"}
+	p.finds("warn rule 2 of --policies names database ap, and there is none", p.dsn(), p.etcd(), rules...)
+	p.finds("warn rule 2 of --policies names role nobody, and there is none", p.dsn(), p.etcd(), rules...)
+	p.finds("ok the locks "+watched, p.dsn(), p.etcd(), rules...)
+	for _, line := range p.diagnose(p.dsn(), p.etcd(), rules...) {
+		if strings.Contains(line, "rule 1") || strings.Contains(line, "rule 3") {
+			t.Errorf("got %q of a rule that is right", line)
+		}
+	}
+	p.finds("ok untagged_writes allow and fencing live for all, and 1 rule ", p.dsn(), p.etcd(), "--fencing", "live", "--policies", "[{database: app, untagged_writes: reject}]")
+	p.stack.Etcd.Close()
+	p.finds("fail the locks can't be watched", p.dsn(), p.etcd(), rules...)
+}

@@ -20,6 +20,7 @@ type explainCommand struct {
 	conforming choice
 	encoding   string
 	together   bool
+	untagged   bool
 	json       bool
 }
 
@@ -49,6 +50,7 @@ The statements are taken as sent one by one, as psql and most programs send a fi
 	flags := cmd.Flags()
 	flags.BoolVar(&c.json, "json", false, "print one JSON object instead of text")
 	flags.BoolVar(&c.together, "together", false, "take the statements as sent in one message")
+	flags.BoolVar(&c.untagged, "untagged", false, "take the session as one without a tag, where untagged_writes is reject: a check refuses then")
 	flags.Var(&c.conforming, "standard-conforming-strings", "the session's setting of that name")
 	flags.StringVar(&c.encoding, "client-encoding", "UTF8", "the session's `encoding`")
 	return cmd
@@ -79,7 +81,7 @@ func explainText(arg string, stdin io.Reader) ([]byte, error) {
 
 func (c *explainCommand) run(text []byte, stdout io.Writer) error {
 	all, err := proxy.Explain(text, proxy.ExplainOptions{
-		BackslashQuotes: c.conforming.value == "off", ClientEncoding: c.encoding, Together: c.together,
+		BackslashQuotes: c.conforming.value == "off", ClientEncoding: c.encoding, Together: c.together, Untagged: c.untagged,
 	})
 	report := explained{Statements: []explainedStatement{}}
 	var whole *fencing.Error

@@ -180,6 +180,9 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	upstream.verifyBy(authority)
+	if len(policies.Rules) > 0 || policies.Default != (proxy.Policy{}) {
+		logger.Info("policies", "untagged_writes", policies.Default.UntaggedWrites.String(), "fencing", policies.Default.Fencing.String(), "rules", len(policies.Rules))
+	}
 	if server.Policies.Follow() {
 		watch := newLockWatch(&etcd, c.etcd.prefix, logger, registry)
 		server.Locks = watch
