@@ -62,10 +62,15 @@ func (e edit) apply(text string) (string, error) {
 	return strings.Replace(text, e.old, e.new, 1), nil
 }
 
+// parts are the mutants as they are listed.
+func parts() [][]mutant {
+	return [][]mutant{inChecks(), inClaims(), inSessions(), inNames(), inPolicies()}
+}
+
 // all returns every mutant, by invariant.
 func all() []mutant {
 	var listed []mutant
-	for _, some := range [][]mutant{inChecks(), inClaims(), inSessions(), inNames()} {
+	for _, some := range parts() {
 		listed = append(listed, some...)
 	}
 	var sorted []mutant
