@@ -15,7 +15,7 @@ benchstat=golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 # Each package with the benchmarks that are its.
 benchmarks='proxy/wire:Relay|Read
 proxy/queue:Queue
-sqlrewrite:Split/|MentionsFence|Insert
+sqlrewrite:Split$|MentionsFence
 proxy:Inject'
 
 dir=$(mktemp -d)
