@@ -49,13 +49,13 @@ func TestSpreadOf(t *testing.T) {
 
 func TestSample_Took(t *testing.T) {
 	var times []time.Duration
-	for i := 200; i > 0; i-- {
+	for i := 150; i > 0; i-- {
 		times = append(times, time.Duration(i)*time.Millisecond)
 	}
 	s := nothing()
 	s.took(times)
-	if s[p50] != 100 || s[p99] != 198 {
-		t.Errorf("got %v and %v ms, want 100 and 198", s[p50], s[p99])
+	if s[p50] != 75 || s[p99] != 149 {
+		t.Errorf("got %v and %v ms, want 75 and 149", s[p50], s[p99])
 	}
 }
 
@@ -255,6 +255,23 @@ func TestPage_Targets(t *testing.T) {
 	for _, match := range regexp.MustCompile("`(?:make )?(bench[a-z-]*)").FindAllStringSubmatch(text, -1) {
 		if !strings.Contains(string(makefile), "\n"+match[1]+": ") {
 			t.Errorf("the page names the target %s, and the Makefile doesn't have it", match[1])
+		}
+	}
+}
+
+func TestOptions_WholePage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, true},
+		{[]string{"-rounds", "5", "-seconds", "1"}, true},
+		{[]string{"-rounds", "4"}, false},
+		{[]string{"-only", "update"}, false},
+		{[]string{"-quick", "-rounds", "5"}, false},
+	} {
+		if got := parsed(t, c.args...).wholePage(); got != c.want {
+			t.Errorf("%q: got %v, want %v", c.args, got, c.want)
 		}
 	}
 }

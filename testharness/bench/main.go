@@ -53,6 +53,9 @@ type options struct {
 // partial says that not everything is measured.
 func (o options) partial() bool { return o.quick || o.only != "" }
 
+// wholePage says that a run is one to write the page from.
+func (o options) wholePage() bool { return !o.partial() && o.rounds >= leastRounds }
+
 // length is how long a round goes on.
 func (o options) length() time.Duration { return time.Duration(o.seconds) * time.Second }
 
@@ -125,7 +128,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case failed != nil || o.page == "":
 		return failed
-	case o.partial() || o.rounds < leastRounds:
+	case !o.wholePage():
 		fmt.Fprintf(stderr, "bench: %s is written by a run of everything, with %d rounds or more; this wasn't one\n", o.page, leastRounds)
 		return nil
 	}

@@ -4,14 +4,20 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
 // TestPlayOne plays a round of every kind of workload, straight and through
 // fenceproxy: each measures what the table has of it.
 func TestPlayOne(t *testing.T) {
 	o := options{scale: 1, seconds: 1, megabytes: 2, rounds: 1}
-	r := hosted(t, o)
+	r, _ := hosted(t, o)
 	speed, times := []metric{rate, cpu}, []metric{rate, p50, p99, cpu}
 	for _, c := range []struct {
 		workload string
@@ -63,4 +69,58 @@ func check(t *testing.T, r row, want []metric) {
 			t.Errorf("%s: metric %d is %v, wanted: %v", r.contender.name, m, got, wanted)
 		}
 	}
+}
+
+// TestFencers: whoever fences an UPDATE updates rows, and asks for the lock's
+// token as often as that; a fence that lets nothing through would be fast.
+func TestFencers(t *testing.T) {
+	o := options{scale: 1, seconds: 1, megabytes: 1, rounds: 1}
+	r, proxy := hosted(t, o)
+	conn, err := pgx.Connect(t.Context(), r.stack.DSN(stack.RoleApp, database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, c := range fencers() {
+		if c.route != direct && c.route != fenceproxy {
+			continue // the same scripts, through a peer that need not be there
+		}
+		if _, err := conn.Exec(t.Context(), "UPDATE pgbench_accounts SET abalance = 0 WHERE abalance <> 0"); err != nil {
+			t.Fatal(err)
+		}
+		checks := earlyChecks(t, proxy)
+		s, err := pgbench(load{mode: prepared, clients: 1, logged: 1})(t.Context(), r, o, c)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var updated float64
+		if err := conn.QueryRow(t.Context(), "SELECT sum(abalance) FROM pgbench_accounts").Scan(&updated); err != nil {
+			t.Fatal(err)
+		}
+		if updated < s[rate]/2 {
+			t.Errorf("%s: %v updates a second, and %v rows are updated", c.name, s[rate], updated)
+		}
+		checks = earlyChecks(t, proxy) - checks
+		if fenced := c.tag && c.route == fenceproxy; fenced != (checks >= updated) {
+			t.Errorf("%s: %v checks of %v updates", c.name, checks, updated)
+		}
+	}
+	presenting := []string{"fenceproxy tagged", byHandPipelined}
+	options := func(c contender) string { return strings.Join(r.environment(r.peers[direct], c), " ") }
+	for _, c := range fencers() {
+		if got := strings.Contains(options(c), "fence.token="+r.lease.Token().String()); got != slices.Contains(presenting, c.name) {
+			t.Errorf("%s: its sessions present the token: %v", c.name, got)
+		}
+	}
+}
+
+// earlyChecks is how many checks a proxy sent before writes.
+func earlyChecks(t *testing.T, p *stack.Proxy) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := p.Server.Metrics.Checks.WithLabelValues("early").Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
 }

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
-// hosted returns a rig whose fenceproxy is this process, with pgbench's tables.
-func hosted(tb testing.TB, o options) *rig {
+// hosted returns a rig whose fenceproxy is this process, with the tables of all
+// workloads.
+func hosted(tb testing.TB, o options) (*rig, *stack.Proxy) {
 	tb.Helper()
 	ctx := tb.Context()
 	r, err := newRig(ctx, "", sharedBuffers)
@@ -27,7 +30,7 @@ func hosted(tb testing.TB, o options) *rig {
 	if err := r.fill(ctx, o); err != nil {
 		tb.Fatal(err)
 	}
-	return r
+	return r, p
 }
 
 // BenchmarkServer has pgbench work through a proxy that is this process, for a
@@ -36,7 +39,7 @@ func BenchmarkServer(b *testing.B) {
 	for _, clients := range points {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
 			o := options{scale: 10, seconds: 10, megabytes: 1}
-			r := hosted(b, o)
+			r, _ := hosted(b, o)
 			play := pgbench(load{mode: prepared, clients: clients, logged: 0.1})
 			for b.Loop() {
 				s, err := play(b.Context(), r, o, contender{route: fenceproxy, script: "select-only"})
