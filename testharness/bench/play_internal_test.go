@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"math"
 	"slices"
@@ -68,6 +70,33 @@ func check(t *testing.T, r row, want []metric) {
 		if got := r.rounds[0][m]; math.IsNaN(got) == wanted || got < 0 {
 			t.Errorf("%s: metric %d is %v, wanted: %v", r.contender.name, m, got, wanted)
 		}
+	}
+}
+
+// TestPlayOne_Turns: contenders take turns, and one that fails is left out from
+// there, with what it said.
+func TestPlayOne_Turns(t *testing.T) {
+	var order []string
+	broken := errors.New("broken")
+	w := &workload{contenders: []contender{{name: "a"}, {name: "b"}, {name: "c"}}}
+	w.play = func(_ context.Context, _ *rig, _ options, c contender) (sample, error) {
+		order = append(order, c.name)
+		if c.name == "b" && len(order) > 3 {
+			return nothing(), broken
+		}
+		return round(1, 1), nil
+	}
+	rows := playOne(t.Context(), nil, w, options{rounds: 3}, io.Discard)
+	if got, want := strings.Join(order, ""), "abcabcac"; got != want {
+		t.Errorf("got the order %s, want %s", got, want)
+	}
+	for i, want := range []int{3, 1, 3} {
+		if got := len(rows[i].rounds); got != want || (rows[i].err != nil) != (i == 1) {
+			t.Errorf("%s: got %d rounds and the error %v, want %d", rows[i].contender.name, got, rows[i].err, want)
+		}
+	}
+	if g := figures(rows); g[2][4] != "failed" {
+		t.Errorf("got %v, want a row that failed", g[2])
 	}
 }
 
