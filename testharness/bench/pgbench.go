@@ -106,7 +106,7 @@ const connectTries = 4
 // play runs pgbench until a run was long enough: pgbench's time begins before
 // it connects, which takes many clients long.
 func (l load) play(ctx context.Context, r *rig, o options, c contender, p *peer) (s sample, err error) {
-	seconds := o.seconds + (l.clients+32)/64
+	seconds := o.seconds + (l.clients+16)/64
 	for range connectTries {
 		var lasted float64
 		if s, lasted, err = l.playFor(ctx, r, o, c, p, seconds); err != nil || lasted >= 0.8*float64(o.seconds) {

@@ -65,7 +65,7 @@ func plan(o options) []*workload {
 	everywhere(workload{name: "select, simple", contenders: proxies("select-only", false)}, some, simple)
 	everywhere(workload{name: "select, extended", contenders: proxies("select-only", false)}, some, extended)
 	everywhere(workload{name: selectPrepared, contenders: proxies("select-only", false)}, some, prepared, 8, 32)
-	everywhere(workload{name: "select, prepared, TLS", contenders: proxies("select-only", true)}, some, prepared, 8)
+	everywhere(workload{name: "select, prepared, TLS", contenders: proxies("select-only", true)}, some, prepared)
 	everywhere(workload{name: "10 selects in a pipeline", contenders: proxies("ten", false)}, some, extended)
 	everywhere(workload{name: updateFast, contenders: fencers()}, every, prepared, 8)
 	everywhere(workload{name: updateDurable, contenders: fencers(), durable: true}, every, prepared)
