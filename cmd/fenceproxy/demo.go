@@ -134,38 +134,35 @@ func (c *demoCommand) run(ctx context.Context, stories []scenario.Story) (err er
 	if err != nil {
 		return err
 	}
-	results, err := c.tellAll(t.perform(stories))
-	if err := errors.Join(err, t.close(), c.writeReport(results)); err != nil {
-		return err
-	}
-	var failed []string
-	for _, r := range results {
-		if err := r.Check(); err != nil {
-			failed = append(failed, err.Error())
-		}
-	}
-	if len(failed) > 0 {
-		return fmt.Errorf("demo: %s", strings.Join(failed, "; "))
-	}
-	return nil
+	results, err := c.tellAll(t.ctx, t.perform(stories))
+	return errors.Join(err, t.close(), c.writeReport(results))
 }
 
-// tellAll tells the stories until one can't be played.
-func (c *demoCommand) tellAll(performances []performance) (results []scenario.Result, err error) {
+// tellAll tells the stories. A story that can't be played, or doesn't show
+// what it should, is an error in the end and doesn't keep the others back.
+func (c *demoCommand) tellAll(ctx context.Context, performances []performance) (results []scenario.Result, err error) {
+	var faults []string
 	for _, p := range performances {
 		result, err := c.tell(p)
-		if err != nil {
-			return results, err
+		if ctx.Err() != nil {
+			return results, context.Cause(ctx)
 		}
-		results = append(results, result)
-		if c.json {
+		if err == nil {
+			results = append(results, result)
+			err = result.Check()
+		}
+		if err != nil {
+			c.timeline.Bad("  NOT AS PROMISED: %v", err)
+			faults = append(faults, err.Error())
+		}
+		if c.json && len(result.Scenario) > 0 {
 			if err := json.NewEncoder(c.stdout).Encode(result); err != nil {
 				return results, err
 			}
 		}
-		if err := result.Check(); err != nil {
-			c.timeline.Bad("  NOT AS PROMISED: %v", err)
-		}
+	}
+	if len(faults) > 0 {
+		return results, fmt.Errorf("demo: %s", strings.Join(faults, "; "))
 	}
 	return results, nil
 }

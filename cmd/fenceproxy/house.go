@@ -30,6 +30,7 @@ type house struct {
 	theatre          *theatre
 	stack            *stack.Stack // the theatre's, or that of servers
 	servers          *servers     // nil but for a story with a standby
+	flags            []string     // of the proxies, beside those that all have
 	database, prefix string
 
 	gates  []*scenario.Gate
@@ -88,7 +89,8 @@ func (h *house) startProxy(ctx context.Context, gate *scenario.Gate, addr string
 	h.theatre.mu.Lock()
 	defer h.theatre.mu.Unlock()
 	way := stack.Way{Upstream: h.dsn(stack.RoleFence), Etcd: []string{"http://" + gate.Etcd.Addr()}}
-	return h.stack.Launch(ctx, way, []string{h.theatre.self}, "--lock-prefix", h.prefix, "--listen", addr)
+	flags := append([]string{"--lock-prefix", h.prefix, "--listen", addr}, h.flags...)
+	return h.stack.Launch(ctx, way, []string{h.theatre.self}, flags...)
 }
 
 // dsn is how a role reaches the run's database, round every proxy.

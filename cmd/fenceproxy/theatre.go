@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// demoTTL is the time to live of the workers' leases.
-	demoTTL = 2 * time.Second
+	// demoTTL is the time to live of the workers' leases: as short as can be
+	// watched, and long enough for a busy machine to renew them.
+	demoTTL = 3 * time.Second
 	// runTimeout bounds one run of one story.
 	runTimeout = 2 * time.Minute
 	// runsAtOnce is how many runs are played at a time: most of one is
@@ -120,7 +121,7 @@ func (t *theatre) play(r *showing) {
 
 // playIn plays a run in a database of its own.
 func (t *theatre) playIn(ctx context.Context, r *showing, database string) (v scenario.Verdict, err error) {
-	h := &house{theatre: t, database: database, prefix: "/demo/" + database + "/"}
+	h := &house{theatre: t, flags: r.story.Serve, database: database, prefix: "/demo/" + database + "/"}
 	defer func() { err = errors.Join(err, h.close()) }()
 	if err := h.open(ctx, r.arm, r.story.Standby); err != nil {
 		return v, err

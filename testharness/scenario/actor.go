@@ -23,7 +23,9 @@ type Actor struct {
 
 	stage   *Stage
 	gate    *Gate
-	holds   []Hold // what its session presents
+	holds   []Hold // the locks that it got
+	session bool   // one is open, or was
+	shows   []Hold // what it presents
 	pending []Act  // sent and not yet answered
 	cmd     *exec.Cmd
 	orders  io.WriteCloser
@@ -152,6 +154,7 @@ func (a *Actor) StandInLine(key string, renew bool) Hold {
 // Connect opens the actor's session, which presents its locks. That they are
 // refused is an event.
 func (a *Actor) Connect() {
+	a.session, a.shows = true, a.holds
 	if !a.stage.Arm.tags() {
 		a.connect(nil, "connects")
 		return
@@ -166,7 +169,7 @@ func (a *Actor) Connect() {
 // ConnectWith is Connect by a program that presents other numbers than those
 // that it got.
 func (a *Actor) ConnectWith(story string, holds ...Hold) {
-	a.holds = holds
+	a.session, a.shows = true, holds
 	a.connect(holds, "connects"+story)
 }
 
@@ -209,6 +212,20 @@ func (a *Actor) Do(acts ...Act) (last Reply) {
 		last = a.Answer()
 	}
 	return last
+}
+
+// UntilRefused has the actor run a statement again and again until it is
+// refused, and tells of the last time only.
+func (a *Actor) UntilRefused(act Act) {
+	var last Reply
+	a.stage.Await(a.Name+" to be refused", func() (bool, error) {
+		a.order(Order{Verb: act.Verb, SQL: act.SQL, Args: act.Args})
+		last = a.receive()
+		return last.Error != "", nil
+	})
+	if a.stage.err == nil {
+		a.tellRefusal(last, act.Story)
+	}
 }
 
 // Send gives the order to run a statement and doesn't wait: a paused actor
@@ -285,8 +302,12 @@ func (a *Actor) hold() Hold {
 func (a *Actor) tell(kind Kind, text string) { a.record(a.presented(Event{Kind: kind, Text: text})) }
 
 func (a *Actor) presented(e Event) Event {
-	if len(a.holds) > 0 {
-		e.Key, e.Token, e.Also = a.holds[0].Key, a.holds[0].Token, a.holds[1:]
+	shown := a.holds
+	if a.session {
+		shown = a.shows
+	}
+	if len(shown) > 0 {
+		e.Key, e.Token, e.Also = shown[0].Key, shown[0].Token, shown[1:]
 	}
 	return e
 }

@@ -19,6 +19,7 @@ type Story struct {
 	Tokens []string          // the tables that have the trigger of ArmHomemade
 
 	Standby  bool           // PostgreSQL has a standby
+	Serve    []string       // flags of fenceproxy serve
 	Controls []Arm          // the runs that show the damage
 	Codes    []fencing.Code // what may refuse through the proxy; at least one of them must
 	Must     fencing.Code   // one of them that has to be heard, if it can be said which
@@ -35,7 +36,7 @@ func Stories() []Story {
 		pausedHolder(), pausedInTransaction(),
 		monthlyInvoices(), nightlyInterest(), paymentWebhook(), lastLaptop(), campaign(), dailyReport(),
 		phantomLock(), waiter(), headerRevision(),
-		revokedLease(), idleSession(), twoLocks(), repeatableRead(),
+		revokedLease(), liveLease(), forgottenTag(), idleSession(), twoLocks(), repeatableRead(),
 		proxyCrash(), pausedProxy(), pipelinedBatch(),
 		cutOff(), replacedEtcd(), lostClaim(),
 		tamperedMark(), preparedTransaction(), roundTheProxy(),
