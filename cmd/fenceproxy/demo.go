@@ -134,47 +134,49 @@ func (c *demoCommand) run(ctx context.Context, stories []scenario.Story) (err er
 	if err != nil {
 		return err
 	}
-	results, err := c.tellAll(t.ctx, t.perform(stories))
-	return errors.Join(err, t.close(), c.writeReport(results))
+	contents, err := c.tellAll(t.ctx, t.perform(stories))
+	return errors.Join(err, t.close(), c.writeReport(contents))
 }
 
 // tellAll tells the stories. A story that can't be played, or doesn't show
 // what it should, is an error in the end and doesn't keep the others back.
-func (c *demoCommand) tellAll(ctx context.Context, performances []performance) (results []scenario.Result, err error) {
+func (c *demoCommand) tellAll(ctx context.Context, performances []performance) (told report.Contents, err error) {
 	var faults []string
 	for _, p := range performances {
 		result, err := c.tell(p)
 		if ctx.Err() != nil {
-			return results, context.Cause(ctx)
-		}
-		if err == nil {
-			results = append(results, result)
-			err = result.Check()
+			return told, context.Cause(ctx)
 		}
 		if err != nil {
+			c.timeline.Bad("  NOT PLAYED: %v", err)
+			told.Missing, faults = append(told.Missing, err.Error()), append(faults, err.Error())
+			continue
+		}
+		told.Results = append(told.Results, result)
+		if c.json {
+			if err := json.NewEncoder(c.stdout).Encode(result); err != nil {
+				return told, err
+			}
+		}
+		if err := result.Check(); err != nil {
 			c.timeline.Bad("  NOT AS PROMISED: %v", err)
 			faults = append(faults, err.Error())
 		}
-		if c.json && len(result.Scenario) > 0 {
-			if err := json.NewEncoder(c.stdout).Encode(result); err != nil {
-				return results, err
-			}
-		}
 	}
 	if len(faults) > 0 {
-		return results, fmt.Errorf("demo: %s", strings.Join(faults, "; "))
+		return told, fmt.Errorf("demo: %s", strings.Join(faults, "; "))
 	}
-	return results, nil
+	return told, nil
 }
 
 // writeReport writes the report, if one was asked for and there is something
 // to tell.
-func (c *demoCommand) writeReport(results []scenario.Result) error {
-	if c.page == nil || len(results) == 0 {
+func (c *demoCommand) writeReport(contents report.Contents) error {
+	if c.page == nil || len(contents.Results)+len(contents.Missing) == 0 {
 		return nil
 	}
-	by := fmt.Sprintf("Made by fenceproxy demo, version %s, on %s", buildVersion(), time.Now().Format("2 January 2006, 15:04 MST"))
-	return report.Write(c.page, results, by)
+	contents.By = fmt.Sprintf("Made by fenceproxy demo, version %s, on %s", buildVersion(), time.Now().Format("2 January 2006, 15:04 MST"))
+	return report.Write(c.page, contents)
 }
 
 // tell prints the runs of a story as they go on.

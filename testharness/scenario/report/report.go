@@ -17,6 +17,7 @@ var pageText string
 type page struct {
 	By        string // what made it, and when
 	Promised  bool
+	Missing   []string
 	Scenarios []section
 }
 
@@ -39,14 +40,21 @@ type figure struct {
 	Diagram diagram
 }
 
-// Write writes the page. by says what made it and when.
-func Write(w io.Writer, results []scenario.Result, by string) error {
+// Contents are what a page is made of.
+type Contents struct {
+	By      string // what made it and when
+	Results []scenario.Result
+	Missing []string // why stories that were to be played weren't
+}
+
+// Write writes the page.
+func Write(w io.Writer, c Contents) error {
 	t, err := template.New("page").Parse(pageText)
 	if err != nil {
 		return fmt.Errorf("parse the report's template: %w", err)
 	}
-	p := page{By: by, Promised: true}
-	for _, r := range results {
+	p := page{By: c.By, Missing: c.Missing, Promised: len(c.Missing) == 0}
+	for _, r := range c.Results {
 		s := newSection(r)
 		p.Promised = p.Promised && s.Fault == ""
 		p.Scenarios = append(p.Scenarios, s)

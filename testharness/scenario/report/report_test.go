@@ -45,7 +45,7 @@ func results() []scenario.Result {
 func write(t *testing.T, results []scenario.Result) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.Write(&out, results, "by a test"); err != nil {
+	if err := report.Write(&out, report.Contents{By: "by a test", Results: results}); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -71,6 +71,18 @@ func TestWrite_NotAsPromised(t *testing.T) {
 	all[0].Protected = all[0].Unprotected
 	if got := strings.Count(write(t, all), "Not as promised"); got != 3 {
 		t.Errorf("got it %d times, want 3", got)
+	}
+}
+
+// A page that lacks a story doesn't say that all is well.
+func TestWrite_Missing(t *testing.T) {
+	var out bytes.Buffer
+	if err := report.Write(&out, report.Contents{Results: results(), Missing: []string{"play x: it <broke>"}}); err != nil {
+		t.Fatal(err)
+	}
+	page := out.String()
+	if strings.Contains(page, "All as promised") || !strings.Contains(page, "Not played: play x: it &lt;broke&gt;") {
+		t.Errorf("got %s", page[strings.Index(page, "<h1>"):strings.Index(page, "<table")])
 	}
 }
 
