@@ -1,6 +1,7 @@
 #!/bin/sh
 # Profiles a proxy in the benchmark's own process while pgbench works through
-# it, and shows what its CPU time went to.
+# it, and shows what its CPU time went to. PROFILE_CLIENTS says with how many
+# clients ("8 32"), and PROFILE_KEEP names a folder to leave the profiles in.
 set -eu
 cd "$(dirname "$0")/../.."
 dir=$(mktemp -d)
