@@ -158,7 +158,7 @@ func (c *crew) kill(_ context.Context, target string) (func(context.Context) err
 	if err != nil {
 		return nil, err
 	}
-	h.end()
+	_ = h.end() // "signal: killed", as meant
 	return func(context.Context) error { return c.start(h) }, nil
 }
 

@@ -32,7 +32,7 @@ type lock struct {
 
 // acquire stands in line for a lock. It is nil if that came to nothing.
 func (w *worker) acquire(ctx context.Context, key string) *lock {
-	op := &history.Op{Kind: history.KindAcquire, Form: draw(w, "renewed", "renewed", "renewed", "starved"), Tag: []fencing.Pair{{Key: key}}}
+	op := &history.Op{Kind: history.KindAcquire, Form: draw(w, "renewed", "renewed", "starved"), Tag: []fencing.Pair{{Key: key}}}
 	ttl := w.between(w.LeastTTL, w.MostTTL)
 	ctx, cancel := context.WithTimeout(ctx, lineTimeout)
 	defer cancel()

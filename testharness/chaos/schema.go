@@ -25,6 +25,10 @@ func NewWorkload(self []string, keys []string) *Workload {
 		`CREATE FUNCTION put(p_id bigint, p_key text, p_token bigint) RETURNS bigint LANGUAGE sql AS $$
 			WITH c AS (UPDATE counter SET n = n + 1 WHERE key = p_key RETURNING n)
 			INSERT INTO entry SELECT p_id, p_key, p_token, c.n FROM c RETURNING n $$`,
+		// One that looks like no function at all: key and token in one text.
+		`CREATE FUNCTION put_as(p_id bigint, p_tag text) RETURNS bigint LANGUAGE sql AS $$
+			SELECT put(p_id, split_part(p_tag, ' ', 1), split_part(p_tag, ' ', 2)::bigint) $$`,
+		`CREATE OPERATOR <# (LEFTARG = bigint, RIGHTARG = text, FUNCTION = put_as)`,
 	}
 	for _, key := range keys {
 		setup = append(setup, fmt.Sprintf("INSERT INTO counter VALUES ('%s', 0)", key),

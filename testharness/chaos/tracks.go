@@ -14,7 +14,7 @@ func Plan(o Options) []fault.Event { return fault.Draw(o.Seed, o.Duration, o.Cal
 
 // tracks are the lines of faults of a run.
 func (o *Options) tracks() []fault.Track {
-	tracks := []fault.Track{o.databaseTrack(), o.etcdTrack(), o.proxyTrack(), o.nearTrack(), o.farTrack()}
+	tracks := []fault.Track{o.databaseTrack(), o.etcdTrack(), o.proxyTrack(), o.nearTrack(), o.proxyLinksTrack(), o.farTrack()}
 	for i := range workerTracks {
 		if t := o.workerTrack(i); len(t.Cards) > 0 {
 			tracks = append(tracks, t)
@@ -66,11 +66,21 @@ func (o *Options) nearTrack() fault.Track {
 	return links("near links", targets)
 }
 
-// farTrack harms the links between what the workers don't see.
+// proxyLinksTrack harms the links of the proxies to PostgreSQL, on which a claim
+// that etcd has confirmed can get stuck until it is too late.
+func (o *Options) proxyLinksTrack() fault.Track {
+	var targets []string
+	for _, p := range named(proxyName, o.Proxies) {
+		targets = append(targets, p+"→pg", linkName(p, slots()[0]), linkName(p, slots()[1]))
+	}
+	return links("proxy links", targets)
+}
+
+// farTrack harms the other links that the workers don't see.
 func (o *Options) farTrack() fault.Track {
 	targets := []string{linkStandby, linkStandby, "proxy→etcd", "peers→etcd"}
 	for _, p := range named(proxyName, o.Proxies) {
-		targets = append(targets, p+"→etcd", p+"→pg", linkName(p, slots()[0]), linkName(p, slots()[1]))
+		targets = append(targets, p+"→etcd")
 		for _, m := range named(memberName, members) {
 			targets = append(targets, linkName(p, m))
 		}

@@ -105,7 +105,7 @@ func (w *Watcher) take(ctx context.Context, events clientv3.WatchChan) error {
 			if resp.CompactRevision > 0 {
 				return fmt.Errorf("watch the locks: etcd has forgotten revisions below %d", resp.CompactRevision)
 			}
-			if resp.Err() != nil {
+			if resp.Canceled {
 				return nil
 			}
 			now := history.Now()

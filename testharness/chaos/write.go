@@ -36,9 +36,11 @@ func forms() []form {
 		{"extended", 1, one(counted, pgx.QueryExecModeExec)},
 		{"prepared", 1, one(counted, pgx.QueryExecModeCacheStatement)},
 		{"function", 1, one("SELECT put($1, $2, $3)", pgx.QueryExecModeCacheStatement)},
+		{"operator", 1, operator},
 		{"plain", 1, plain},
 		{"several statements", 2, several},
 		{"block", 2, block},
+		{"block, from a savepoint on", 1, fromSavepoint},
 		{"repeatable read", 2, repeatable},
 		{"pipeline", batch, pipeline},
 		{"pipeline in a block", batch, pipelineBlock},
@@ -51,6 +53,9 @@ func forms() []form {
 func (w *worker) write(ctx context.Context, s *session) (left *session, over bool) {
 	ctx, cancel := finishing(ctx, requestTimeout)
 	defer cancel()
+	if len(s.tag) == 1 && !s.local && w.chance(0.1) {
+		return w.chain(ctx, s)
+	}
 	f := draw(w, forms()...)
 	switch {
 	case len(s.tag) > 1:
@@ -66,14 +71,42 @@ func (w *worker) write(ctx context.Context, s *session) (left *session, over boo
 	switch f.name {
 	case "transfer":
 		op.Move = &history.Move{From: s.tag[0].Key, To: s.tag[1].Key, Amount: int64(w.random.IntN(200) - 100)}
-	case "block", "block with set local":
+	case "block", "block with set local", "block, from a savepoint on":
 		op.Undone = []int64{w.id()}
 	}
 	w.record.Begin(op)
 	settle(op, f.run(ctx, s, op))
 	w.end(op)
-	over = op.Code == fencing.CodeStale || op.Code == fencing.CodeEvicted || op.Code == fencing.CodeNotHolder
-	return s.after(op), over
+	return s.after(op), lostLock(op)
+}
+
+// lostLock reports whether an operation was answered that its lock is lost.
+func lostLock(op *history.Op) bool {
+	return op.Code == fencing.CodeStale || op.Code == fencing.CodeEvicted || op.Code == fencing.CodeNotHolder
+}
+
+// chain writes in two blocks, the second of which COMMIT AND CHAIN begins.
+func (w *worker) chain(ctx context.Context, s *session) (left *session, over bool) {
+	for i, end := range []string{"COMMIT AND CHAIN", "COMMIT"} {
+		p := s.tag[0]
+		op := &history.Op{Kind: history.KindWrite, Form: "chain, block " + string(rune('1'+i)), Tag: s.tag, Via: w.via(s.gate),
+			Rows: []history.Row{{ID: w.id(), Key: p.Key, Token: p.Token}}}
+		w.record.Begin(op)
+		var err error
+		if i == 0 {
+			err = s.exec(ctx, "BEGIN")
+		}
+		if err == nil {
+			err = s.put(ctx, &op.Rows[0])
+		}
+		settle(op, s.finishBy(ctx, end, err))
+		w.end(op)
+		if op.Outcome != history.OutcomeOK {
+			return s.after(op), lostLock(op)
+		}
+		left = s
+	}
+	return left, false
 }
 
 // one writes a row in a statement of its own.
@@ -123,6 +156,29 @@ func block(ctx context.Context, s *session, op *history.Op) error {
 	return s.finish(ctx, err)
 }
 
+// fromSavepoint writes behind a ROLLBACK TO that takes all back that the block
+// has done so far.
+func fromSavepoint(ctx context.Context, s *session, op *history.Op) error {
+	undone := history.Row{ID: op.Undone[0], Key: op.Rows[0].Key, Token: op.Rows[0].Token}
+	err := s.exec(ctx, "BEGIN; SAVEPOINT s")
+	if err == nil {
+		err = s.put(ctx, &undone)
+	}
+	if err == nil {
+		err = s.exec(ctx, "ROLLBACK TO s")
+	}
+	if err == nil {
+		err = s.put(ctx, &op.Rows[0])
+	}
+	return s.finish(ctx, err)
+}
+
+// operator writes behind an operator, which looks like a read until it has run.
+func operator(ctx context.Context, s *session, op *history.Op) error {
+	r := &op.Rows[0]
+	return s.conn.QueryRow(ctx, "SELECT $1::bigint <# $2::text", r.ID, r.Key+" "+r.Token.String()).Scan(&r.N)
+}
+
 // repeatable writes in a block whose snapshot is taken before it may be told
 // that the lock is lost.
 func repeatable(ctx context.Context, s *session, op *history.Op) error {
@@ -143,16 +199,20 @@ func (s *session) put(ctx context.Context, r *history.Row) error {
 	return s.conn.QueryRow(ctx, counted, r.ID, r.Key, int64(r.Token)).Scan(&r.N)
 }
 
-// finish commits a block, or rolls it back after an error, which it returns. A
-// block that can't be rolled back leaves the session to be closed.
-func (s *session) finish(ctx context.Context, err error) error {
+// finish commits a block, or rolls it back after an error.
+func (s *session) finish(ctx context.Context, err error) error { return s.finishBy(ctx, "COMMIT", err) }
+
+// finishBy ends a block by a statement that commits it, or rolls it back after
+// an error, which it returns. A block that can't be rolled back leaves the session
+// to be closed.
+func (s *session) finishBy(ctx context.Context, end string, err error) error {
 	if err != nil {
 		if s.conn.PgConn().TxStatus() != 'I' && !s.conn.IsClosed() {
 			_ = s.exec(ctx, "ROLLBACK")
 		}
 		return err
 	}
-	tag, err := s.conn.Exec(ctx, "COMMIT", pgx.QueryExecModeSimpleProtocol)
+	tag, err := s.conn.Exec(ctx, end, pgx.QueryExecModeSimpleProtocol)
 	if err == nil && tag.String() != "COMMIT" {
 		err = fmt.Errorf("COMMIT was answered %s", tag)
 	}

@@ -119,7 +119,7 @@ func (l *Link) Close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.listener.Close()
+	_ = l.listener.Close() // it may be closed already
 	l.Set(Cut)
 	l.running.Wait()
 }
@@ -161,7 +161,7 @@ func (l *Link) join(from *net.TCPConn) {
 	go p.pump(&both, to.(*net.TCPConn), from, SilentThere)
 	go p.pump(&both, from, to.(*net.TCPConn), SilentBack)
 	both.Wait()
-	from.Close()
+	_ = from.Close() // they may be reset already
 	to.Close()
 }
 

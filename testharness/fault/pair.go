@@ -51,7 +51,7 @@ func (p *pair) reset() {
 // orderly end.
 func reset(conn *net.TCPConn) {
 	_ = conn.SetLinger(0) // it may be closed already
-	conn.Close()
+	_ = conn.Close()
 }
 
 // pump passes one direction on, its end too. It returns at that end, and when
