@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -134,5 +136,14 @@ func TestEdit_Apply(t *testing.T) {
 				t.Errorf("got %q, %v, want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// A chaos run is of one mutant.
+func TestRun_BuildsOne(t *testing.T) {
+	var said strings.Builder
+	err := run(t.Context(), []string{"-build", t.TempDir()}, io.Discard, &said)
+	if !errors.Is(err, errUsage) || !strings.Contains(said.String(), "one mutant") {
+		t.Errorf("got %v and %q, want it to ask for one mutant", err, said.String())
 	}
 }
