@@ -48,8 +48,10 @@ func (w *worker) transferring(ctx context.Context, s *session) *session {
 // go on writing after that, until they are told twice that it is over.
 func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session {
 	tag := make([]fencing.Pair, len(locks))
+	w.starved = false
 	for i, l := range locks {
 		tag[i] = l.pair
+		w.starved = w.starved || l.starved
 	}
 	s, ok := w.entering(ctx, s, tag, true)
 	rounds := 1 + w.random.IntN(mostRounds)

@@ -28,6 +28,8 @@ type lock struct {
 	held func() bool
 	// release gives it back.
 	release func(context.Context) error
+	// starved says that nobody renews its lease.
+	starved bool
 }
 
 // acquire stands in line for a lock. It is nil if that came to nothing.
@@ -81,7 +83,7 @@ func (w *worker) acquireStarved(ctx context.Context, key string, ttl time.Durati
 		_ = release(ctx) // it runs out by itself
 		return nil, err
 	}
-	l.release, l.held = release, func() bool { return true }
+	l.starved, l.release, l.held = true, release, func() bool { return true }
 	return l, nil
 }
 

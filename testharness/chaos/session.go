@@ -28,7 +28,9 @@ type session struct {
 	open history.Moment // when it was opened
 	tag  []fencing.Pair
 	// local says that the tag is presented anew in each transaction.
-	local   bool
+	local bool
+	// stall lets some time pass in the middle of a block, now and then.
+	stall   func()
 	warning *pgconn.Notice // a refused tag at startup, which is no error
 }
 

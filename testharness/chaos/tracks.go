@@ -71,9 +71,16 @@ func (o *Options) nearTrack() fault.Track {
 func (o *Options) proxyLinksTrack() fault.Track {
 	var targets []string
 	for _, p := range named(proxyName, o.Proxies) {
-		targets = append(targets, p+"→pg", linkName(p, slots()[0]), linkName(p, slots()[1]))
+		targets = append(targets, p+"→pg")
 	}
-	return links("proxy links", targets)
+	t := links("proxy links", targets)
+	t.Most = 3 * time.Second
+	for i := range t.Cards {
+		if kind := t.Cards[i].Kind; kind == fault.Silent.String() || kind == fault.SilentThere.String() {
+			t.Cards[i].Copies = 2
+		}
+	}
+	return t
 }
 
 // farTrack harms the other links that the workers don't see.

@@ -29,6 +29,8 @@ type worker struct {
 	told   time.Time // when the tally was said last
 	out    *json.Encoder
 	nextID int64
+	// starved says that a lock it holds now isn't renewed.
+	starved bool
 }
 
 // tellEvery is how often a worker says what it has done.
@@ -107,6 +109,15 @@ func (w *worker) tell() {
 }
 
 func (w *worker) chance(p float64) bool { return w.random.Float64() < p }
+
+// stall is what a worker does that doesn't get to run in the middle of its work:
+// nothing, for as long as a lease lasts. One that doesn't renew its lease does so
+// more often, for there it matters.
+func (w *worker) stall() {
+	if p := 0.002; w.chance(p) || w.starved && w.chance(10*p) {
+		<-time.After(w.between(0, w.MostTTL))
+	}
+}
 
 // between draws a duration.
 func (w *worker) between(least, most time.Duration) time.Duration {

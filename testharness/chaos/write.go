@@ -53,6 +53,7 @@ func forms() []form {
 func (w *worker) write(ctx context.Context, s *session) (left *session, over bool) {
 	ctx, cancel := finishing(ctx, requestTimeout)
 	defer cancel()
+	s.stall = w.stall
 	if len(s.tag) == 1 && !s.local && w.chance(0.1) {
 		return w.chain(ctx, s)
 	}
@@ -96,6 +97,7 @@ func (w *worker) chain(ctx context.Context, s *session) (left *session, over boo
 		if i == 0 {
 			err = s.exec(ctx, "BEGIN")
 		}
+		s.stall()
 		if err == nil {
 			err = s.put(ctx, &op.Rows[0])
 		}
@@ -146,7 +148,7 @@ func block(ctx context.Context, s *session, op *history.Op) error {
 		func() error { return s.put(ctx, &op.Rows[0]) },
 		func() error { return s.exec(ctx, "SAVEPOINT s") },
 		func() error { return s.put(ctx, &undone) },
-		func() error { return s.exec(ctx, "ROLLBACK TO s") },
+		func() error { s.stall(); return s.exec(ctx, "ROLLBACK TO s") },
 		func() error { return s.put(ctx, &op.Rows[1]) },
 	} {
 		if err == nil {
@@ -167,6 +169,7 @@ func fromSavepoint(ctx context.Context, s *session, op *history.Op) error {
 	if err == nil {
 		err = s.exec(ctx, "ROLLBACK TO s")
 	}
+	s.stall()
 	if err == nil {
 		err = s.put(ctx, &op.Rows[0])
 	}

@@ -86,7 +86,7 @@ func (p *pair) pass(silence Mode) bool {
 		var timer *time.Timer
 		var due <-chan time.Time
 		switch {
-		case c.mode == Silent || c.mode == silence:
+		case c.mode == Silent || c.mode == silence || c.mode == Cut: // it is about to be reset
 		case c.mode == Slow && !late:
 			timer = time.NewTimer(p.link.Delay)
 			due = timer.C

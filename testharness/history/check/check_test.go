@@ -58,13 +58,13 @@ func TestCheck_Barrier(t *testing.T) {
 			broken(t, s, check.Barrier, "claim order:1 token 20 → ok", "write order:1 token 10", "row 5 of order:1, token 10")
 		})
 	}
-	t.Run("begun before the claim's answer", func(t *testing.T) {
+	t.Run("begun before the claim, and answered after it", func(t *testing.T) {
 		s := newStory()
 		s.holds(key, 10)
 		s.claim(10)
 		late := s.write(10)
 		s.holds(key, 20)
-		late.Return = s.claim(20).Invoke + 1
+		late.Return = s.claim(20).Return + 1
 		right(t, s)
 	})
 }
