@@ -50,6 +50,7 @@ func goals(o options) []goal {
 		{what: "untagged COPY, against direct", bound: 0.9, above: true,
 			points: append(single(copyOutName, us, direct.String(), rate), single(copyInName, us, direct.String(), rate)...)},
 		{what: "fenced UPDATE, against the same checks pipelined by hand", bound: 0.9, above: true, points: updates(byHandPipelined)},
+		{what: "fenced UPDATE, against the early check pipelined by hand", bound: 0.9, above: true, points: updates(byHandEarly)},
 		{what: "fenced UPDATE, against FOR SHARE in a block by hand", bound: 1.5, above: true, points: updates(byHandBlock)},
 		{what: "added round trips of a fenced write", bound: 0, elsewhere: "`go test ./proxy`"},
 		{what: "memory of an idle session", bound: 12, unit: "kB", points: idle(us, fenced)},

@@ -21,7 +21,8 @@ const legend = `- **a second**: transactions, scripts of pgbench or (connect, cl
   all sessions have logged in. **kB**: resident memory that the proxy grew by for each session.
 - PgBouncer: session mode. HAProxy: tcp mode, which passes TLS on to PostgreSQL. TLS is between client and proxy, and all is on loopback.
 - *tagged*: sessions hold a lock in a real etcd, that all of them share. *By hand*: a table of tokens of the application's own, and the statements that
-  it would send with each UPDATE; *checks in the pipeline* sends what the proxy sends, straight to PostgreSQL.
+  it would send with each UPDATE; *checks in the pipeline* sends an early and a late check with it, straight to PostgreSQL, *early check* what
+  the proxy sends for an UPDATE: it knows that no late one is needed.
 - *COPY in*: PostgreSQL parses every row and keeps none (` + "`WHERE`" + `), so that the disk has no part in it. *fsync*: PostgreSQL writes
   through to the disk, with full-page writes; without, neither.
 

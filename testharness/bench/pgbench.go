@@ -35,7 +35,8 @@ SELECT fence.check();
 SELECT fence.check() WHERE pg_current_xact_id_if_assigned() IS NOT NULL;
 \endpipeline
 `,
-	"ten": "\\startpipeline\n" + strings.Repeat("SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n", 10) + "\\endpipeline\n",
+	"early": "\\startpipeline\nSELECT fence.check();\n" + update + ";\n\\endpipeline\n",
+	"ten":   "\\startpipeline\n" + strings.Repeat("SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n", 10) + "\\endpipeline\n",
 }
 
 const (

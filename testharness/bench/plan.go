@@ -44,6 +44,7 @@ const (
 	byHandBlock     = "by hand: FOR SHARE in a block"
 	byHandCTE       = "by hand: CTE"
 	byHandPipelined = "by hand: checks in the pipeline"
+	byHandEarly     = "by hand: early check in the pipeline"
 )
 
 // points are how many clients there are at a time.
@@ -89,6 +90,7 @@ func fencers() []contender {
 		contender{name: byHandCTE, route: direct, script: "cte"},
 		contender{name: byHandCTE + ", PgBouncer", route: pgbouncer, script: "cte"},
 		contender{name: byHandPipelined, route: direct, tag: true, script: "pipelined"},
+		contender{name: byHandEarly, route: direct, tag: true, script: "early"},
 	)
 }
 

@@ -135,7 +135,7 @@ func TestFencers(t *testing.T) {
 			t.Errorf("%s: %v checks of %v updates", c.name, checks, updated)
 		}
 	}
-	presenting := []string{"fenceproxy tagged", byHandPipelined}
+	presenting := []string{"fenceproxy tagged", byHandPipelined, byHandEarly}
 	options := func(c contender) string { return strings.Join(r.environment(r.peers[direct], c), " ") }
 	for _, c := range fencers() {
 		if got := strings.Contains(options(c), "fence.token="+r.lease.Token().String()); got != slices.Contains(presenting, c.name) {
