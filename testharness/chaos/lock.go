@@ -35,7 +35,7 @@ type lock struct {
 // acquire stands in line for a lock. It is nil if that came to nothing.
 func (w *worker) acquire(ctx context.Context, key string) *lock {
 	op := &history.Op{Kind: history.KindAcquire, Form: draw(w, "renewed", "renewed", "starved"), Tag: []fencing.Pair{{Key: key}}}
-	ttl := w.between(w.LeastTTL, w.MostTTL)
+	ttl := w.between(w.LeastTTL, w.MostTTL).Round(time.Second) // etcd counts in seconds
 	ctx, cancel := context.WithTimeout(ctx, lineTimeout)
 	defer cancel()
 	w.record.Begin(op)

@@ -77,7 +77,7 @@ func (o *Options) proxyLinksTrack() fault.Track {
 	t.Most = 3 * time.Second
 	for i := range t.Cards {
 		if kind := t.Cards[i].Kind; kind == fault.Silent.String() || kind == fault.SilentThere.String() {
-			t.Cards[i].Copies = 2
+			t.Cards[i].Copies, t.Cards[i].Most = 2, 6*time.Second
 		}
 	}
 	return t
