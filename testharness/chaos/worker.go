@@ -114,7 +114,7 @@ func (w *worker) chance(p float64) bool { return w.random.Float64() < p }
 // nothing, for as long as a lease lasts. One that doesn't renew its lease does so
 // more often, for there it matters.
 func (w *worker) stall() {
-	if p := 0.002; w.chance(p) || w.starved && w.chance(10*p) {
+	if p := 0.002; w.chance(p) || w.starved && w.chance(20*p) {
 		<-time.After(w.between(0, w.MostTTL))
 	}
 }
