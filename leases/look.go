@@ -46,21 +46,26 @@ func (w *Watch) take() []*followed {
 			break
 		}
 		batch = append(batch, f)
+		f.looking = true
 		delete(w.due, f)
 	}
 	return batch
 }
 
 // putBack has locks that could not be read looked at again. Nobody waits for
-// that: what isn't known doesn't hold anybody up.
+// that, nor for others that are due: what isn't known doesn't hold anybody up.
 func (w *Watch) putBack(batch []*followed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range batch {
+		f.looking = false
 		f.try()
 		if f.by > 0 {
 			w.dueLocked(f)
 		}
+	}
+	for f := range w.due {
+		f.try()
 	}
 }
 
@@ -91,7 +96,7 @@ func (w *Watch) read(ctx context.Context, batch []*followed) error {
 		if holder := q.holder(); holder != nil {
 			seen.Holder, seen.LockKey = holder.token, holder.key
 		}
-		batch[i].seen, batch[i].known = seen, true
+		batch[i].seen, batch[i].known, batch[i].looking = seen, true, false
 		batch[i].try()
 	}
 	return nil

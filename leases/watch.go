@@ -56,12 +56,15 @@ type Watch struct {
 
 // followed is a lock that somebody follows.
 type followed struct {
-	lock   string // its etcd prefix
-	by     int    // how many follow it
-	seen   fencing.Sighting
-	known  bool
-	looked chan struct{} // closed when it was looked at, or could not be
-	tried  bool
+	lock  string // its etcd prefix
+	by    int    // how many follow it
+	seen  fencing.Sighting
+	known bool
+	// looking: it is being read, so that what the watch tells may be news to
+	// what will be seen.
+	looking bool
+	looked  chan struct{} // closed when it was looked at, or could not be
+	tried   bool
 }
 
 // NewWatch returns a Watch that asks over client, which stays the caller's to
@@ -216,7 +219,7 @@ func (w *Watch) hear(resp clientv3.WatchResponse, now time.Time) {
 		key := string(e.Kv.Key)
 		f := w.locks[key[:strings.LastIndexByte(key, '/')+1]]
 		// Who comes while another holds the lock waits, and changes nothing.
-		if f != nil && (e.Type == clientv3.EventTypeDelete || f.seen.Holder == 0) {
+		if f != nil && (e.Type == clientv3.EventTypeDelete || f.seen.Holder == 0 || f.looking) {
 			w.dueLocked(f)
 		}
 	}
