@@ -203,8 +203,11 @@ func (s *session) settle() error {
 		} else {
 			s.txn.settled(blockOf(s.status), s.checked, s.ran)
 		}
-		if s.failed || s.queue.Skipping() || s.txn.block == blockNone {
+		switch {
+		case s.txn.block == blockNone:
 			s.portals.end()
+		case s.failed, s.queue.Skipping():
+			s.portals.endBefore(s.segment.number)
 		}
 		s.failed = false
 	} else {

@@ -18,11 +18,15 @@ const (
 	wroteSQL = "pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
 
 	// The same where writes need a tag, and where there may be no schema fence
-	// to ask, of which a read is to know nothing.
-	requiredSQL        = "SELECT fence.check(true)"
-	requiredLateSQL    = requiredSQL + " WHERE " + wroteSQL
+	// to ask, of which a read is to know nothing. Nothing was checked before what
+	// may read or write there, so that what is going to write counts too: a cursor
+	// WITH HOLD that code has opened runs its query when the transaction commits.
+	requiredSQL     = "SELECT fence.check(true)"
+	requiredLateSQL = requiredSQL + " WHERE " + willWriteSQL
+	willWriteSQL    = "(" + wroteSQL + " OR EXISTS (SELECT FROM pg_catalog.pg_cursor() AS c " +
+		"WHERE c.is_holdable AND c.creation_time OPERATOR(pg_catalog.>=) pg_catalog.transaction_timestamp()))"
 	uninstalledSQL     = "DO LANGUAGE plpgsql $fenceproxy$BEGIN PERFORM fence.check(true); END$fenceproxy$"
-	uninstalledLateSQL = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + wroteSQL + " THEN PERFORM fence.check(true); END IF; END$fenceproxy$"
+	uninstalledLateSQL = "DO LANGUAGE plpgsql $fenceproxy$BEGIN IF " + willWriteSQL + " THEN PERFORM fence.check(true); END IF; END$fenceproxy$"
 
 	// The same where the session may never get a tag: without one nothing is
 	// asked of schema fence, which the database need not have.

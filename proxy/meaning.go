@@ -32,7 +32,9 @@ func (s *session) describe(text []byte, one sqlrewrite.Statement, o sqlrewrite.O
 	}
 	if s.policy.UntaggedWrites != AllowUntagged && isDoubtful(text, one) {
 		st.flags |= doubtful
+		st.executes = executedName(text[one.Start:one.End])
 	}
+	st.wide = one.Class != sqlrewrite.Read && st.flags&doubtful == 0
 	if s.observes() {
 		st.command = commandOf(text, one)
 	}

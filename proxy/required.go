@@ -66,15 +66,23 @@ func (s *session) lateOnly() bool { return s.requires() && !s.hasTag() }
 
 // weigh takes the flag off a statement where it has no meaning. A portal that
 // the proxy never saw is a cursor, or runs what a PREPARE made of a query: all
-// else would have come by it.
+// else would have come by it, and is wide if it was lost sight of. An EXECUTE runs
+// what came by a Parse, too.
 func (s *session) weigh(st statement) statement {
 	switch {
-	case !s.lateOnly():
+	case !s.lateOnly(), st.executes != "" && s.mayBeWide(st.executes):
 		st.flags &^= doubtful
-	case !st.known && st.flags == 0:
+	case !st.known && st.flags == 0 && !st.wide:
 		st.known, st.flags = true, doubtful
 	}
 	return st
+}
+
+// mayBeWide reports whether a wide statement may stand under a name.
+func (s *session) mayBeWide(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names.mayBeWide(name)
 }
 
 // unfenceableHere is unfenceableIn for a session that may have no tag: there a

@@ -15,6 +15,11 @@ type statement struct {
 	// known: class and flags are certain. The zero value is a statement that
 	// the proxy never saw, which may do anything.
 	known bool
+	// wide: the late check alone doesn't tell what it has done, for it may end the
+	// transaction, write at its very end, or be none of a transaction at all.
+	wide bool
+	// executes is the name that an EXECUTE names, anyName if it isn't plain.
+	executes string
 	// empty: the text has no statement in it.
 	empty bool
 	// command names it where untagged writes are observed.
@@ -50,10 +55,12 @@ func (st statement) bindWrites() bool {
 
 // unsure returns what is left of a statement that may not stand any more, or
 // whose text the proxy can't look at: that it may commit in the middle.
-func (st statement) unsure() statement { return statement{flags: st.flags & sqlrewrite.MayCommit} }
+func (st statement) unsure() statement {
+	return statement{flags: st.flags & sqlrewrite.MayCommit, wide: st.wide}
+}
 
 // unread is a statement whose text the proxy can't look at.
-func unread() statement { return statement{flags: sqlrewrite.MayCommit} }
+func unread() statement { return statement{flags: sqlrewrite.MayCommit, wide: true} }
 
 // forgotten is a statement that the proxy gave up to remember: it may change the
 // tag, too.
@@ -103,6 +110,10 @@ type names struct {
 	// forgotten: there were too many, and one of those that are no longer here
 	// may commit in the middle, or make a tag.
 	forgotten bool
+	// dropped are those of wide statements that stand still if what was to drop
+	// them was not carried out; wide says that any name may be one.
+	dropped map[string]struct{}
+	wide    bool
 }
 
 // A change is a Parse, or a Close, which leaves the zero statement.
@@ -135,10 +146,51 @@ func (n *names) stands(name []byte, segment int) (st statement, certain bool) {
 			return c.to, c.segment == segment
 		}
 	}
-	if st, ok := n.prepared[key]; ok || !n.forgotten {
+	if st, ok := n.prepared[key]; ok {
 		return st, true
 	}
-	return forgotten(), true
+	if n.forgotten {
+		return forgotten(), true
+	}
+	return statement{wide: n.mayBeWide(key)}, true
+}
+
+// anyName stands for any name of a prepared statement: no name is that long.
+const anyName = "any name, for PostgreSQL has none of more than sixty-three bytes"
+
+// mayBeWide reports whether a wide statement may stand under a name.
+func (n *names) mayBeWide(name string) bool {
+	if _, was := n.dropped[name]; was || n.wide || n.forgotten || n.prepared[name].wide {
+		return true
+	}
+	for _, c := range n.changes {
+		if (name == anyName || c.name == name) && c.to.wide {
+			return true
+		}
+	}
+	if name != anyName {
+		return false
+	}
+	for _, st := range n.prepared {
+		if st.wide {
+			return true
+		}
+	}
+	return len(n.dropped) > 0
+}
+
+// leave takes note of a wide statement that is to be dropped.
+func (n *names) leave(name string, st statement) {
+	switch {
+	case !st.wide:
+	case len(n.dropped) >= maxNames:
+		n.dropped, n.wide = nil, true
+	default:
+		if n.dropped == nil {
+			n.dropped = map[string]struct{}{}
+		}
+		n.dropped[name] = struct{}{}
+	}
 }
 
 // confirm takes the reply to a change. Those before it that had none were not
@@ -158,6 +210,7 @@ func (n *names) apply(c change) {
 		delete(n.prepared, c.name)
 		return
 	}
+	delete(n.dropped, c.name) // or the name would not have been free
 	if n.prepared == nil {
 		n.prepared = map[string]statement{}
 	}
@@ -172,6 +225,7 @@ func (n *names) forget() {
 	for name, st := range n.prepared {
 		if name != "" { // which is the next Parse's
 			n.forgotten = n.forgotten || st.unsure().flags != 0 || len(st.settings) > 0
+			n.wide = n.wide || st.wide
 			delete(n.prepared, name)
 		}
 	}
@@ -199,6 +253,7 @@ func (n *names) drop(only string) {
 		switch unsure := st.unsure(); {
 		case name == "" || only != "" && name != only:
 		case unsure.flags == 0:
+			n.leave(name, st)
 			delete(n.prepared, name)
 		default:
 			n.prepared[name] = unsure
@@ -233,6 +288,26 @@ func dropsName(statement []byte) string {
 	return cut([]byte(name))
 }
 
+// executedName returns the name of the statement that an EXECUTE runs, anyName if
+// it isn't written plainly, and "" for any other statement.
+func executedName(statement []byte) string {
+	words := strings.FieldsFunc(string(statement[:min(len(statement), 4*maxName)]), func(r rune) bool {
+		return strings.ContainsRune(" \t\r\n\f", r)
+	})
+	if len(words) == 0 || len(words[0]) < len("execute") || !strings.EqualFold(words[0][:len("execute")], "execute") {
+		return ""
+	}
+	if len(words) == 1 || len(words[0]) > len("execute") {
+		return anyName
+	}
+	name, _, _ := strings.Cut(words[1], "(")
+	const plain = "abcdefghijklmnopqrstuvwxyz0123456789_"
+	if name = strings.ToLower(name); name == "" || strings.Trim(name, plain) != "" {
+		return anyName
+	}
+	return cut([]byte(name))
+}
+
 // maxPortals bounds the portals that are remembered.
 const maxPortals = 1024
 
@@ -242,6 +317,7 @@ const maxPortals = 1024
 type portals struct {
 	bound  map[string]bound
 	forgot bool // a portal that isn't there may be one that was given up, or never seen
+	wide   bool // and it may be of a wide statement
 }
 
 // A bound statement is what an Execute of a portal runs.
@@ -267,16 +343,21 @@ func (p *portals) of(name []byte, segment int) (st statement, certain bool) {
 	if !ok && p.forgot {
 		return forgotten(), false
 	}
-	return b.statement, ok && b.segment == segment
+	if !ok {
+		return statement{wide: p.wide}, false
+	}
+	return b.statement, b.segment == segment
 }
 
 func (p *portals) close(name []byte) { delete(p.bound, cut(name)) }
 
 // endBefore drops the portals of segments before the given one: with its
-// transaction a portal goes.
+// transaction a portal goes. One that has only failed can go on, by a ROLLBACK TO
+// a savepoint that is younger than the portal.
 func (p *portals) endBefore(segment int) {
 	for name, b := range p.bound {
 		if b.segment < segment {
+			p.wide = p.wide || b.wide
 			delete(p.bound, name)
 		}
 	}
