@@ -227,6 +227,9 @@ func TestCheck_Progress(t *testing.T) {
 		op := s.claim(10)
 		op.Outcome, op.Code, op.Retag = history.OutcomeRefused, fencing.CodeEvicted, true
 		right(t, s)
+		op.Outcome, op.Code = history.OutcomeUnknown, "" // and closed before it was asked
+		right(t, s)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeEvicted
 		op.Retag = false
 		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10 → refused LF005")
 	})

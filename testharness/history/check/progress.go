@@ -20,7 +20,8 @@ func (f *facts) progress(limits Limits) Verdict {
 			continue
 		}
 		unsent := op.Outcome == history.OutcomeRefused && op.Code == ""
-		if unsent || op.Retag && op.Code == fencing.CodeEvicted {
+		ended := op.Code == fencing.CodeEvicted || op.Outcome == history.OutcomeUnknown
+		if unsent || op.Retag && ended {
 			continue // nobody was asked, or the session was ended for what it presented before
 		}
 		v.Judged++
