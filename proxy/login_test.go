@@ -186,7 +186,8 @@ func TestServer_LoginOptions(t *testing.T) {
 		{"sslmode=require ssl_min_protocol_version=TLSv1.3", refused, in, in},
 		{"sslmode=require ssl_min_protocol_version=TLSv1 ssl_max_protocol_version=TLSv1.1", refused, "SSL error", "SSL error"},
 	}
-	if _, newer := l.libpq(); newer {
+	// libpq knows it from PostgreSQL 17 on.
+	if strings.Contains(l.psql(addrs[proxy.TLSAllow], "scram", loginPassword, "sslnegotiation=postgres"), in) {
 		direct := all[3]
 		direct.options = "sslmode=require sslnegotiation=direct channel_binding=require"
 		direct.disabled = "error"
