@@ -33,7 +33,7 @@ func (e *etcd) leave(key string) {
 }
 
 // sweep lets a proxy go through the marks once.
-func (s *stack) sweep(e *etcd, age time.Duration) (int, error) {
+func (s *stack) sweep(e fencing.Vacancies, age time.Duration) (int, error) {
 	s.t.Helper()
 	store, err := fencing.NewStore(s.srv.DSN(adminRol, database))
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *stack) sweep(e *etcd, age time.Duration) (int, error) {
 	return r.Sweep(s.t.Context(), database)
 }
 
-func (s *stack) swept(e *etcd, age time.Duration, want int) {
+func (s *stack) swept(e fencing.Vacancies, age time.Duration, want int) {
 	s.t.Helper()
 	if got, err := s.sweep(e, age); got != want || err != nil {
 		s.t.Errorf("got %d marks removed, %v, want %d", got, err, want)
@@ -179,6 +179,31 @@ func TestRetention_LateOlderClaim(t *testing.T) {
 	refusal(t, err, fencing.CodeNotHolder)
 	if got := s.mark("a"); got != 0 {
 		t.Errorf("the mark is %d, want none", got)
+	}
+}
+
+// overtaken answers when something else has happened since etcd was asked.
+type overtaken struct {
+	*etcd
+	since func()
+}
+
+func (o overtaken) Vacant(ctx context.Context, keys []string) (vacant []string, cluster string, revision int64, err error) {
+	defer o.since()
+	return o.etcd.Vacant(ctx, keys)
+}
+
+// A holder that comes while etcd's answer is on its way keeps its mark.
+func TestRetention_OvertakenByAClaim(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	e := holder("a", 1)
+	s.claims(e, 1, "a", "b")
+	e.leave("a")
+	e.leave("b")
+	s.swept(overtaken{e, func() { s.claims(e, 10, "a") }}, 0, 1)
+	if got, want := s.mark("a"), fencing.Token(10); got != want {
+		t.Errorf("the mark of a held lock is %d, want %d", got, want)
 	}
 }
 

@@ -63,7 +63,7 @@ func inChecks() []mutant {
 			test{"fencing", "TestRetention_LateOlderClaim", "want LF002"}},
 		{"newer-mark-removed", order, "only the mark that etcd was asked about is removed",
 			[]edit{{historySQL, `ON k.resource_key = u.key COLLATE "C" AND k.token = u.token`, `ON k.resource_key = u.key COLLATE "C"`}},
-			test{"fencing", "TestRetention_AgainstClaims", "the mark of a held lock is 0"}},
+			test{"fencing", "TestRetention_OvertakenByAClaim", "the mark of a held lock is 0"}},
 		{"guard-of-new-rows", failClosed, "a guard asks for the key that a row had, too",
 			[]edit{{guardSQL, "THEN '(TABLE new_rows UNION ALL TABLE old_rows)'", "THEN 'new_rows'"}},
 			test{"fencing", "TestGuard", "update, the key"}},
