@@ -1,7 +1,7 @@
 # Short names for what people and CI run; `make help` lists them. Set-up is
 # testharness/setup.sh's: it installs or names what a target needs.
 GO           ?= go
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 30m
 FUZZ_TIME    ?= 20s
 # make wire PG_VERSIONS="15 16 17 18"; empty is the server that is installed.
 PG_VERSIONS  ?=
