@@ -22,6 +22,9 @@ func (s *session) guardBind() error {
 	if !ok && len(rest) > maxName {
 		name, ok = rest, true
 	}
+	if !ok && s.fromClient.Complete() {
+		return s.relay(queue.Bind) // PostgreSQL can't read the names either, and binds nothing
+	}
 	if ok {
 		if st, err = s.standing(name); err != nil {
 			return err
