@@ -21,8 +21,9 @@ const (
 
 // A readers reads the lines of locks for many callers. What is asked while a
 // request is under way goes into one request after it, and etcd answers it at
-// one revision; its own linearizable reads wait for one another in that way too. A read is only ever part of a request that is sent after it
-// was asked for, so it is as linearizable as one that is sent alone.
+// one revision; its own linearizable reads wait for one another in that way too.
+// A read is only ever part of a request that is sent after it was asked for, so
+// it is as linearizable as one that is sent alone.
 //
 // One of the callers sends the request, for all of them.
 type readers struct {

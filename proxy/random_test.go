@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/fenceproxy/fenceproxy/testharness/environ"
 )
 
 // How many random sessions are played, and what they are made from, unless the
@@ -22,19 +23,6 @@ const (
 	defaultSessions = 60
 	defaultSeed     = 1
 )
-
-func fromEnvironment(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
 
 // steps is how many batches of messages a random session sends, and maxDelay how
 // long after one of them is sent its lock may be claimed.
@@ -47,7 +35,7 @@ const (
 // moment: nothing that was written under its token is there afterwards that
 // wasn't when the claim was answered, and every session gets all its answers.
 func TestSession_StaleAtRandom(t *testing.T) {
-	sessions, seed := fromEnvironment(t, envSessions, defaultSessions), fromEnvironment(t, envSeed, defaultSeed)
+	sessions, seed := environ.Int(t, envSessions, defaultSessions), environ.Int(t, envSeed, defaultSeed)
 	s := newStack(t, 2)
 	s.exec(randomSchema)
 	s.holders.hold("OTHER", 5)

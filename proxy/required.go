@@ -24,7 +24,7 @@ func (s *session) fences() bool { return s.requires() || s.hasTag() }
 // doubtful is a flag of the proxy's own, beside sqlrewrite's: only running the
 // statement tells whether it writes, and if it has, PostgreSQL knows it by the
 // end of the transaction.
-const doubtful sqlrewrite.Flags = 1 << 14
+const doubtful = sqlrewrite.FreeFlag
 
 // isDoubtful reports whether a statement of a text is doubtful.
 func isDoubtful(text []byte, st sqlrewrite.Statement) bool {

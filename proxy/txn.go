@@ -57,7 +57,7 @@ func blockMatters(class sqlrewrite.Class, flags sqlrewrite.Flags) bool {
 // configures is a flag of the proxy's own, beside sqlrewrite's: a statement
 // that may write does nothing but change settings by name, as a call of
 // set_config does.
-const configures sqlrewrite.Flags = 1 << 15
+const configures = sqlrewrite.FreeFlag << 1
 
 // A check is what must be put in front of a statement.
 type check uint8

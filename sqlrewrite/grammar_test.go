@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	pgquery "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
+	"github.com/fenceproxy/fenceproxy/testharness/environ"
 )
 
 // What make grammar sets: the folder of PostgreSQL's own regression suite, and
@@ -22,19 +22,6 @@ const (
 	countVariable = "FENCEPROXY_GRAMMAR_TEXTS"
 	seedVariable  = "FENCEPROXY_GRAMMAR_SEED"
 )
-
-func variable(t testing.TB, name string, standard int) int {
-	t.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		return standard
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
 
 // A script is the statements of one file.
 type script struct {
@@ -133,7 +120,7 @@ func TestSplit_Mutants(t *testing.T) {
 			}
 		}
 	}
-	count, seed := variable(t, countVariable, 3000), variable(t, seedVariable, 1)
+	count, seed := environ.Int(t, countVariable, 3000), environ.Int(t, seedVariable, 1)
 	r := rand.New(rand.NewPCG(uint64(seed), 0))
 	taken, reads := 0, 0
 	for range count {

@@ -126,6 +126,8 @@ const (
 	// MayNotInBlock: it is NotInBlock if what it names has partitions, which
 	// only PostgreSQL knows: REINDEX, CLUSTER.
 	MayNotInBlock
+	// FreeFlag and what is above it are the caller's own to use.
+	FreeFlag
 )
 
 var flagNames = [...]string{

@@ -11,9 +11,11 @@
 // cases (how lock holders go wrong, one by one), mutants (each protection
 // taken out, and the test that notices), history (what workers under faults did
 // and were answered, and checkers that judge it), fault (links that can be cut
-// and slowed down, and plans of faults), claims and idle (what claims and idle
-// sessions cost), certs (certificates), poll (how tests wait). setup.sh
-// installs or names what they need; imports.sh keeps the import direction.
+// and slowed down, and plans of faults), chaos (all of it under such a plan),
+// claims and idle (what claims and idle sessions cost), certs (certificates),
+// poll (how tests wait), environ (how they are told how much to do), command
+// (how programs begin and end). setup.sh installs or names what they need;
+// imports.sh keeps the import direction.
 //
 // Nothing in it is imported by the packages that serve traffic.
 package testharness

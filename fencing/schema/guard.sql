@@ -145,8 +145,8 @@ END
 $$;
 
 -- Takes the session's fence.override for a write to a guarded table, or with 0
--- for any write where a tag is required, and records it, or refuses it. Who logged in is asked, whatever role is set or
--- function runs now.
+-- for any write where a tag is required, and records it, or refuses it. Who
+-- logged in is asked, whatever role is set or function runs now.
 CREATE OR REPLACE FUNCTION fence.override(p_relation oid)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER

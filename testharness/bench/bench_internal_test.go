@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fenceproxy/fenceproxy/testharness/command"
 )
 
 var nan = math.NaN()
@@ -278,7 +280,7 @@ func TestOptions_WholePage(t *testing.T) {
 
 func TestRun_Usage(t *testing.T) {
 	for _, args := range [][]string{{"-nonsense"}, {"argument"}, {"-rounds", "-1"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
+		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, command.ErrUsage) {
 			t.Errorf("%q: got %v, want a usage error", args, err)
 		}
 	}

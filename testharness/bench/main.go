@@ -7,34 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/fenceproxy/fenceproxy/testharness/command"
 )
 
-// Exit statuses.
-const (
-	exitFailure = 1
-	exitUsage   = 2
-)
-
-// errUsage: the command line is wrong, and it has been said how.
-var errUsage = errors.New("usage")
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	switch {
-	case err == nil:
-	case errors.Is(err, errUsage):
-		os.Exit(exitUsage)
-	default:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(exitFailure)
-	}
-}
+func main() { command.Main("bench", run) }
 
 // options are what the command line says, and what follows from it.
 type options struct {
@@ -78,11 +57,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.seconds, "seconds", 0, "how long a round takes (2, quick: 1)")
 	flags.BoolVar(&o.quick, "quick", false, "a part, with less data")
 	if err := flags.Parse(args); err != nil {
-		return o, errUsage
+		return o, command.ErrUsage
 	}
 	if flags.NArg() > 0 || o.rounds < 0 || o.seconds < 0 {
 		fmt.Fprintln(stderr, "bench: an argument is no flag, or a number is below 0")
-		return o, errUsage
+		return o, command.ErrUsage
 	}
 	rounds, seconds := defaultRounds, defaultSeconds
 	o.scale, o.megabytes, o.sessions = 50, 1000, 5000

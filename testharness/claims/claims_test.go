@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/environ"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -54,23 +53,13 @@ func claimer(b *testing.B, s *stack.Stack, database string, etcd *clientv3.Clien
 	return c
 }
 
-// marks is how many marks BenchmarkMarks makes, MARKS or 1,000,000.
-func marks(b *testing.B) int {
-	text := os.Getenv("MARKS")
-	if text == "" {
-		return 1_000_000
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		b.Fatalf("MARKS is %q, and a number above 0 is expected", text)
-	}
-	return n
-}
-
 // BenchmarkMarks measures a check and a claim beside 1,000 marks and beside
 // MARKS of them, and then lets a proxy remove them all, with claims beside it.
 func BenchmarkMarks(b *testing.B) {
-	n := marks(b)
+	n := environ.Int(b, "MARKS", 1_000_000)
+	if n < 1 {
+		b.Fatalf("MARKS is %d, and a number above 0 is expected", n)
+	}
 	s := newStack(b)
 	c := claimer(b, s, database, s.Client)
 	root, err := pgx.Connect(b.Context(), s.DSN(postgres.Superuser, database))

@@ -6,37 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
-)
 
-// Exit statuses.
-const (
-	exitFailure = 1 // a mutant survived, or couldn't be tried
-	exitUsage   = 2
+	"github.com/fenceproxy/fenceproxy/testharness/command"
 )
 
 // errSurvived: a protection can be taken out without its test going red.
 var errSurvived = errors.New("a test is green without what it tests")
 
-// errUsage: the command line is wrong, and package flag has said how.
-var errUsage = errors.New("usage")
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	switch {
-	case err == nil:
-	case errors.Is(err, errUsage):
-		os.Exit(exitUsage)
-	default:
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(exitFailure)
-	}
-}
+func main() { command.Main("mutants", run) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
@@ -45,12 +23,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	list := flags.Bool("list", false, "print the table of docs/proof.md and try nothing")
 	into := flags.String("build", "", "a `folder` to build one mutant into, for a chaos run, and try nothing")
 	if err := flags.Parse(args); err != nil {
-		return errUsage
+		return command.ErrUsage
 	}
 	chosen, err := choose(all(), *only)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
-		return errUsage
+		return command.ErrUsage
 	}
 	if *list {
 		fmt.Fprint(stdout, table(chosen))
@@ -59,7 +37,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *into != "" {
 		if len(chosen) != 1 {
 			fmt.Fprintln(stderr, "-build wants -only with the name of one mutant")
-			return errUsage
+			return command.ErrUsage
 		}
 		return build(ctx, chosen[0], *into)
 	}

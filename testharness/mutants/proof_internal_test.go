@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fenceproxy/fenceproxy/testharness/command"
 )
 
 // root of the repository, from the folder that this test runs in.
@@ -143,7 +145,7 @@ func TestEdit_Apply(t *testing.T) {
 func TestRun_BuildsOne(t *testing.T) {
 	var said strings.Builder
 	err := run(t.Context(), []string{"-build", t.TempDir()}, io.Discard, &said)
-	if !errors.Is(err, errUsage) || !strings.Contains(said.String(), "one mutant") {
+	if !errors.Is(err, command.ErrUsage) || !strings.Contains(said.String(), "one mutant") {
 		t.Errorf("got %v and %q, want it to ask for one mutant", err, said.String())
 	}
 }

@@ -7,39 +7,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-)
 
-// Exit statuses.
-const (
-	exitFailure = 1 // the proxy makes a difference, or a suite couldn't be run
-	exitUsage   = 2
+	"github.com/fenceproxy/fenceproxy/testharness/command"
 )
 
 // errDiffers: a test fails only through the proxy, or no longer as testdata
 // says.
 var errDiffers = errors.New("the proxy makes a difference")
 
-// errUsage: the command line is wrong, and package flag has said how.
-var errUsage = errors.New("usage")
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	switch {
-	case err == nil:
-	case errors.Is(err, errUsage):
-		os.Exit(exitUsage)
-	default:
-		fmt.Fprintln(os.Stderr, "pgregress:", err)
-		os.Exit(exitFailure)
-	}
-}
+func main() { command.Main("pgregress", run) }
 
 // options are what the command line says.
 type options struct {
@@ -62,7 +41,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&names, "suites", "", "the suites to run, joined with commas; by default all: "+strings.Join(suiteNames(), ","))
 	flags.BoolVar(&o.tagged, "tagged", true, "run them in tagged sessions too")
 	if err := flags.Parse(args); err != nil {
-		return o, errUsage
+		return o, command.ErrUsage
 	}
 	o.suites, o.keep = suiteNames(), o.out != ""
 	if names != "" {
@@ -71,12 +50,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	for _, name := range o.suites {
 		if !slices.Contains(suiteNames(), name) {
 			fmt.Fprintf(stderr, "pgregress: -suites: there is no suite %q, only %s\n", name, strings.Join(suiteNames(), ", "))
-			return o, errUsage
+			return o, command.ErrUsage
 		}
 	}
 	if o.files == "" || flags.NArg() > 0 {
 		fmt.Fprintln(stderr, "pgregress: -files is missing, or there is an argument that is no flag")
-		return o, errUsage
+		return o, command.ErrUsage
 	}
 	return o, nil
 }

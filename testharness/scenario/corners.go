@@ -14,6 +14,27 @@ const (
 	orderWrong  = `SELECT pg_catalog.format('%s wrote over B', written_by) FROM orders WHERE written_by <> 'B'`
 )
 
+// ofOrder fills in what most stories of an order have in common, where a story
+// has nothing of its own.
+func ofOrder(s Story) Story {
+	if s.Tables == "" {
+		s.Tables = orderTables
+	}
+	if s.Result == "" {
+		s.Result = orderResult
+	}
+	if s.Wrong == "" {
+		s.Wrong = orderWrong
+	}
+	if s.Right == "" {
+		s.Right = "paid, says B"
+	}
+	if s.Controls == nil {
+		s.Controls = []Arm{ArmEtcd}
+	}
+	return s
+}
+
 func setOrder(worker, state string) Act {
 	return write("sets the order to "+state, "UPDATE orders SET state = $1, written_by = $2 WHERE id = 8472", state, worker)
 }
@@ -21,16 +42,13 @@ func setOrder(worker, state string) Act {
 func readOrder() Act { return read("reads the order", "SELECT state FROM orders WHERE id = 8472") }
 
 func revokedLease() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "revoked-lease",
 		Title: "A live holder's lease is revoked, and it goes on",
 		Case:  7,
 		Text: "An operator revokes the lease of A, which is alive and doesn't look. As long as nobody else has claimed the\n" +
 			"lock, nobody is harmed by its writes; from B's claim on they are refused.",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
-		Right:    "paid, says B",
-		Controls: []Arm{ArmEtcd},
-		Codes:    tookOver,
+		Codes: tookOver,
 		Play: func(s *Stage) {
 			a, b := s.Worker("A"), s.Worker("B")
 			a.TakeOver(orderKey, setOrder("A", "packed"))
@@ -39,20 +57,17 @@ func revokedLease() Story {
 			b.TakeOver(orderKey, readOrder(), setOrder("B", "paid"))
 			a.Do(setOrder("A", "shipped"))
 		},
-	}
+	})
 }
 
 func idleSession() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "idle-session",
 		Title: "A tagged session is idle when another worker takes over",
 		Case:  20,
 		Text: "A's session is open and does nothing when B claims the lock, through the same proxy. A hears of it at its\n" +
 			"next statement, even if that one only reads. (Behind another proxy it would still read, and not write.)",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
-		Right:    "paid, says B",
-		Controls: []Arm{ArmEtcd},
-		Codes:    tookOver,
+		Codes: tookOver,
 		Play: func(s *Stage) {
 			a := s.Worker("A")
 			b := s.Beside(a, "B")
@@ -62,7 +77,7 @@ func idleSession() Story {
 			a.Wake()
 			a.Do(readOrder(), setOrder("A", "shipped"))
 		},
-	}
+	})
 }
 
 func twoLocks() Story {
@@ -130,13 +145,13 @@ func repeatableRead() Story {
 }
 
 func tamperedMark() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "tampered-mark",
 		Title: "A clean-up job deletes what fencing has remembered",
 		Case:  10,
 		Text: "A is superseded by B. A clean-up job that runs with the application's rights deletes all that the database\n" +
 			"remembers of tokens; then A writes.",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong, Tokens: []string{"orders"},
+		Tokens:   []string{"orders"},
 		Right:    "paid, says B; the job has no permission",
 		Controls: []Arm{ArmHomemade},
 		Codes:    tookOver,
@@ -155,7 +170,7 @@ func tamperedMark() Story {
 			a.Wake()
 			a.Answer()
 		},
-	}
+	})
 }
 
 func preparedTransaction() Story {
@@ -184,22 +199,19 @@ func preparedTransaction() Story {
 }
 
 func roundTheProxy() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "round-the-proxy",
 		Title: "An old script goes round the proxy, straight to PostgreSQL",
 		Case:  19,
 		Text: "B holds the lock and writes. An old script that nobody remembers connects to PostgreSQL itself and knows no\n" +
 			"locks. The table has a guard (fenceproxy protect orders --key 'order:{id}') and refuses it.",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
-		Guard:    map[string]string{"orders": "order:{id}"},
-		Right:    "paid, says B",
-		Controls: []Arm{ArmEtcd},
-		Codes:    []fencing.Code{fencing.CodeTokenRequired},
+		Guard: map[string]string{"orders": "order:{id}"},
+		Codes: []fencing.Code{fencing.CodeTokenRequired},
 		Play: func(s *Stage) {
 			b, script := s.Worker("B"), s.Outsider("script")
 			b.TakeOver(orderKey, setOrder("B", "paid"))
 			script.ConnectWith(", untagged, straight to PostgreSQL")
 			script.Do(setOrder("script", "new"))
 		},
-	}
+	})
 }

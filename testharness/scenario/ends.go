@@ -52,16 +52,14 @@ func playFormerHolder(s *Stage) {
 }
 
 func vanishedHolder() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "vanished-holder",
 		Title: "A holder vanishes in the middle of a transaction",
 		Case:  24,
 		Text: "A's machine hangs for good, with a row locked in an open transaction that nobody will end. Its lease runs\n" +
 			"out and B gets the lock; but does it get the row?",
-		Tables: orderTables, Result: orderResult,
-		Wrong:    `SELECT 'B holds the lock, and could not write' WHERE NOT EXISTS (SELECT FROM orders WHERE written_by = 'B')`,
-		Right:    "paid, says B: its claim ended A's transaction",
-		Controls: []Arm{ArmEtcd},
+		Wrong: `SELECT 'B holds the lock, and could not write' WHERE NOT EXISTS (SELECT FROM orders WHERE written_by = 'B')`,
+		Right: "paid, says B: its claim ended A's transaction",
 		Play: func(s *Stage) {
 			a, b := s.Worker("A"), s.Worker("B")
 			a.TakeOver(orderKey, begin(), step("sets the order to packed, and doesn't commit", "UPDATE orders SET state = 'packed', written_by = 'A'"))
@@ -69,7 +67,7 @@ func vanishedHolder() Story {
 			b.Do(step("says that it waits for a row for a second at most", "SET lock_timeout = '1s'").simply(), setOrder("B", "paid"))
 			a.Crash()
 		},
-	}
+	})
 }
 
 // The counter of the story counter.

@@ -78,18 +78,15 @@ func replacedEtcd() Story {
 }
 
 func lostClaim() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "lost-claim",
 		Title: "PostgreSQL fails over to a standby that has missed a claim",
 		Case:  13,
 		Text: "B has taken over from A, on a primary whose standby isn't there for the moment. The primary dies, the standby\n" +
 			"becomes the primary, and knows nothing of B: by what the database says, A is the holder. So etcd is asked again.",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
-		Standby:  true,
-		Right:    "paid, says B",
-		Controls: []Arm{ArmEtcd},
-		Codes:    append([]fencing.Code{fencing.CodeNotHolder}, tookOver...),
-		Must:     fencing.CodeNotHolder,
+		Standby: true,
+		Codes:   append([]fencing.Code{fencing.CodeNotHolder}, tookOver...),
+		Must:    fencing.CodeNotHolder,
 		Play: func(s *Stage) {
 			a, b := s.Worker("A"), s.Worker("B")
 			a.TakeOver(orderKey, setOrder("A", "packed"))
@@ -103,5 +100,5 @@ func lostClaim() Story {
 			b.ConnectWith(" again", b.holds...)
 			b.Do(setOrder("B", "paid"))
 		},
-	}
+	})
 }

@@ -3,18 +3,16 @@ package scenario
 import "github.com/fenceproxy/fenceproxy/fencing"
 
 func liveLease() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "live-lease",
 		Title: "The same, and nobody may write without a live lock (--fencing live)",
 		Case:  7,
 		Text: "An operator revokes the lease of A, and nobody else wants the lock. With --fencing live the proxy watches the\n" +
 			"locks in etcd, and refuses A all the same, as soon as it has seen that its lock is gone.",
-		Tables: orderTables, Result: orderResult,
-		Wrong:    `SELECT 'A went on without a lock' FROM orders WHERE state = 'shipped'`,
-		Right:    "packed, says A",
-		Serve:    []string{"--fencing", "live"},
-		Controls: []Arm{ArmEtcd},
-		Codes:    []fencing.Code{fencing.CodeStale},
+		Wrong: `SELECT 'A went on without a lock' FROM orders WHERE state = 'shipped'`,
+		Right: "packed, says A",
+		Serve: []string{"--fencing", "live"},
+		Codes: []fencing.Code{fencing.CodeStale},
 		Play: func(s *Stage) {
 			a := s.Worker("A")
 			a.TakeOver(orderKey, setOrder("A", "packed"))
@@ -24,20 +22,17 @@ func liveLease() Story {
 			}
 			a.Do(setOrder("A", "shipped"))
 		},
-	}
+	})
 }
 
 func forgottenTag() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "forgotten-tag",
 		Title: "A worker holds the lock and forgets to show its token (--untagged-writes reject)",
 		Text: "A and B lock as they should, but A's program has no line that tags its session, so nobody could tell that it\n" +
 			"is stale. With --untagged-writes reject that is found at its first write, and not when it has done harm.",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
-		Right:    "paid, says B",
-		Serve:    []string{"--untagged-writes", "reject"},
-		Controls: []Arm{ArmEtcd},
-		Codes:    []fencing.Code{fencing.CodeTokenRequired},
+		Serve: []string{"--untagged-writes", "reject"},
+		Codes: []fencing.Code{fencing.CodeTokenRequired},
 		Play: func(s *Stage) {
 			a, b := s.Worker("A"), s.Worker("B")
 			a.Lock(orderKey)
@@ -49,5 +44,5 @@ func forgottenTag() Story {
 			a.Wake()
 			a.Answer()
 		},
-	}
+	})
 }

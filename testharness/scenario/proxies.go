@@ -1,16 +1,13 @@
 package scenario
 
 func proxyCrash() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "proxy-crash",
 		Title: "The stale worker's proxy is killed, and a new one knows nothing of it",
 		Case:  9,
 		Text: "A is paused and B takes over. The proxy that A's session went through is killed and started again. A wakes\n" +
 			"up, connects again and writes. What was accepted is in the database and not in the proxy.",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
-		Right:    "paid, says B",
-		Controls: []Arm{ArmEtcd},
-		Codes:    tookOver,
+		Codes: tookOver,
 		Play: func(s *Stage) {
 			a, b := s.Worker("A"), s.Worker("B")
 			a.TakeOver(orderKey, setOrder("A", "packed"))
@@ -21,20 +18,17 @@ func proxyCrash() Story {
 			a.ConnectWith(" again, with the token that it has", a.holds...)
 			a.Do(setOrder("A", "shipped"))
 		},
-	}
+	})
 }
 
 func pausedProxy() Story {
-	return Story{
+	return ofOrder(Story{
 		Name:  "paused-proxy",
 		Title: "It isn't the worker that is paused, but its proxy, with a write inside",
 		Case:  21,
 		Text: "A's write is on its way when the proxy is paused (without fencing: A itself), and the machine loses etcd. B\n" +
 			"takes over through another proxy. Then the paused one wakes up and sends on what it has.",
-		Tables: orderTables, Result: orderResult, Wrong: orderWrong,
-		Right:    "paid, says B",
-		Controls: []Arm{ArmEtcd},
-		Codes:    tookOver,
+		Codes: tookOver,
 		Play: func(s *Stage) {
 			a, b := s.Worker("A"), s.Worker("B")
 			a.TakeOver(orderKey, setOrder("A", "packed"))
@@ -49,7 +43,7 @@ func pausedProxy() Story {
 			a.WakeProxy()
 			a.Answer()
 		},
-	}
+	})
 }
 
 func pipelinedBatch() Story {

@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/testharness/environ"
 	"github.com/fenceproxy/fenceproxy/testharness/wire"
 )
 
@@ -24,19 +23,6 @@ const (
 	defaultSeed      = 1
 )
 
-func fromEnvironment(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
-
 // A stand is a database for each leg, all with the same in it.
 type stand struct {
 	t     *testing.T
@@ -46,7 +32,7 @@ type stand struct {
 
 // TestGenerate plays random pipelines on all legs: what comes is the same.
 func TestGenerate(t *testing.T) {
-	count, seed := fromEnvironment(t, envPipelines, defaultPipelines), fromEnvironment(t, envSeed, defaultSeed)
+	count, seed := environ.Int(t, envPipelines, defaultPipelines), environ.Int(t, envSeed, defaultSeed)
 	t.Logf("%d pipelines from seed %d; to do the same again: make wire-fuzz N=%d SEED=%d", count, seed, count, seed)
 	const workers = 2
 	var databases []string

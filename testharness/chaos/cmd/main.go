@@ -11,12 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/fenceproxy/fenceproxy/testharness/chaos"
+	"github.com/fenceproxy/fenceproxy/testharness/command"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/history/check"
 )
@@ -24,21 +23,14 @@ import (
 // serveWord is the first argument of the processes that a run starts.
 const serveWord = "serve"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("chaos", run) }
 
 // errBroken says that the report has more to say.
 var errBroken = errors.New("the promise was broken")
 
-func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+func run(ctx context.Context, args []string, out, _ io.Writer) error {
 	if len(args) > 0 && args[0] == serveWord {
-		return chaos.Serve(ctx, args[1:], in, out)
+		return chaos.Serve(ctx, args[1:], os.Stdin, out)
 	}
 	self, err := os.Executable()
 	if err != nil {
