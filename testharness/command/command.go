@@ -18,7 +18,7 @@ const (
 	exitUsage   = 2
 )
 
-// ErrUsage: the command line is wrong, and it has been said how.
+// ErrUsage says that the command line is wrong, and that it has been said how.
 var ErrUsage = errors.New("usage")
 
 // Main runs a program to its end and exits with its status: 0, 1 after an error,
