@@ -208,6 +208,8 @@ func (s *session) settle() error {
 			s.portals.end()
 		case s.failed, s.queue.Skipping():
 			s.portals.endBefore(s.segment.number)
+		default:
+			s.portals.carriedOut(s.segment.number)
 		}
 		s.failed = false
 	} else {

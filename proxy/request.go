@@ -379,7 +379,7 @@ func (s *session) describeOrClose(t byte) error {
 			}
 			return s.forward()
 		default:
-			s.portals.close(name)
+			s.portals.close(name, s.segment.number)
 		}
 	}
 	return s.relayAs(e)

@@ -318,6 +318,9 @@ type portals struct {
 	bound  map[string]bound
 	forgot bool // a portal that isn't there may be one that was given up, or never seen
 	wide   bool // and it may be of a wide statement
+	// taken is the segment of the last request that takes the place of a portal of
+	// a wide statement, or closes it. If the segment fails that portal may be left.
+	taken int
 }
 
 // A bound statement is what an Execute of a portal runs.
@@ -333,6 +336,7 @@ func (p *portals) bind(name []byte, st statement, segment int) {
 	if p.bound == nil {
 		p.bound = map[string]bound{}
 	}
+	p.close(name, segment)
 	p.bound[cut(name)] = bound{st, segment}
 }
 
@@ -349,17 +353,31 @@ func (p *portals) of(name []byte, segment int) (st statement, certain bool) {
 	return b.statement, b.segment == segment
 }
 
-func (p *portals) close(name []byte) { delete(p.bound, cut(name)) }
+// close drops a portal, by a request of the given segment.
+func (p *portals) close(name []byte, segment int) {
+	if p.bound[cut(name)].wide {
+		p.taken = segment
+	}
+	delete(p.bound, cut(name))
+}
 
 // endBefore drops the portals of segments before the given one: with its
 // transaction a portal goes. One that has only failed can go on, by a ROLLBACK TO
 // a savepoint that is younger than the portal.
 func (p *portals) endBefore(segment int) {
+	p.wide = p.wide || p.taken > 0
 	for name, b := range p.bound {
 		if b.segment < segment {
 			p.wide = p.wide || b.wide
 			delete(p.bound, name)
 		}
+	}
+}
+
+// carriedOut takes that no request of the segments before the given one has failed.
+func (p *portals) carriedOut(segment int) {
+	if p.taken < segment {
+		p.taken = 0
 	}
 }
 

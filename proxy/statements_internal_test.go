@@ -291,7 +291,7 @@ func TestPortals(t *testing.T) {
 		{"never bound", func(*portals) {}, false, false},
 		{"bound in the segment", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1) }, true, true},
 		{"bound before", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 0) }, true, false},
-		{"closed", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1); ps.close(p) }, false, false},
+		{"closed", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1); ps.close(p, 1) }, false, false},
 		{"its transaction ended", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 0); ps.endBefore(1) }, false, false},
 		{"another transaction ended", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1); ps.endBefore(1) }, true, true},
 	} {
@@ -300,6 +300,35 @@ func TestPortals(t *testing.T) {
 			c.do(&ps)
 			if got, certain := ps.of(p, 1); got.known != c.known || certain != c.certain {
 				t.Errorf("got %+v, certain %v", got, certain)
+			}
+		})
+	}
+}
+
+// A portal of a wide statement may be left when what was to take its place, or to
+// close it, was not carried out.
+func TestPortals_Wide(t *testing.T) {
+	p, wide := []byte("p"), statement{wide: true}
+	for _, c := range []struct {
+		name string
+		do   func(p *portals) // ends with segment 2
+		want bool
+	}{
+		{"closed", func(ps *portals) { ps.bind(p, wide, 1); ps.close(p, 2); ps.endBefore(3) }, true},
+		{"bound again", func(ps *portals) {
+			ps.bind(p, wide, 1)
+			ps.bind(p, known(sqlrewrite.Read), 2)
+			ps.endBefore(3)
+		}, true},
+		{"closed for certain", func(ps *portals) { ps.bind(p, wide, 1); ps.close(p, 2); ps.carriedOut(3); ps.endBefore(4) }, false},
+		{"closed in the segment", func(ps *portals) { ps.bind(p, wide, 1); ps.close(p, 2); ps.carriedOut(2); ps.endBefore(3) }, true},
+		{"of a read", func(ps *portals) { ps.bind(p, known(sqlrewrite.Read), 1); ps.close(p, 2); ps.endBefore(3) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var ps portals
+			c.do(&ps)
+			if got, _ := ps.of(p, 3); got.wide != c.want {
+				t.Errorf("wide: got %v, want %v", got.wide, c.want)
 			}
 		})
 	}

@@ -56,12 +56,16 @@ func TestSession_RejectsWhatIsWide(t *testing.T) {
 		messages []pgproto3.FrontendMessage
 		want     string
 	}{
-		"a COMMIT that was to be dropped":     {join(parse("COMMIT"), undropped, written, run), "LF004 ZE"},
-		"a cursor that was to be dropped":     {join(parse(hold), undropped, run), "LF004 ZI"},
-		"a database that was to be dropped":   {join(parse("CREATE DATABASE d"), undropped, run), "LF004 ZI"},
-		"a COMMIT among many":                 {join(parse("COMMIT"), many, written, run), "LF004 ZE"},
-		"a COMMIT in a portal":                {join(segments("BEGIN"), bind("COMMIT"), segments("SELECT writes()"), failed, runPortal), "LF004 ZE"},
-		"a cursor in a portal":                {join(segments("BEGIN"), bind(hold), failed, runPortal), "LF004 ZE"},
+		"a COMMIT that was to be dropped":   {join(parse("COMMIT"), undropped, written, run), "LF004 ZE"},
+		"a cursor that was to be dropped":   {join(parse(hold), undropped, run), "LF004 ZI"},
+		"a database that was to be dropped": {join(parse("CREATE DATABASE d"), undropped, run), "LF004 ZI"},
+		"a COMMIT among many":               {join(parse("COMMIT"), many, written, run), "LF004 ZE"},
+		"a COMMIT in a portal":              {join(segments("BEGIN"), bind("COMMIT"), segments("SELECT writes()"), failed, runPortal), "LF004 ZE"},
+		"a cursor in a portal":              {join(segments("BEGIN"), bind(hold), failed, runPortal), "LF004 ZE"},
+		"a COMMIT whose Close was passed over": {join(segments("BEGIN"), bind("COMMIT"), segments("SELECT writes()", "SAVEPOINT a"),
+			execute("SELECT 1/0"), one(&pgproto3.Close{ObjectType: 'P', Name: "p"}, &pgproto3.Sync{}), segments("ROLLBACK TO a"), runPortal), "LF004 ZE"},
+		"a COMMIT whose portal was taken": {join(segments("BEGIN"), bind("COMMIT"), segments("SELECT writes()", "SAVEPOINT a"),
+			bind("SELECT 1"), segments("ROLLBACK TO a"), runPortal), "LF004 ZE"},
 		"EXECUTE of a COMMIT":                 {join(parse("COMMIT"), written, text("EXECUTE c")), "LF004 ZE"},
 		"EXECUTE of a COMMIT, quoted":         {join(parse("COMMIT"), written, text(`EXECUTE/**/"c"`)), "LF004 ZE"},
 		"EXECUTE of a cursor":                 {join(parse(hold), segments("EXECUTE c")), "LF004 ZI"},
