@@ -44,9 +44,19 @@ type ClaimReport struct {
 	Outcome  Outcome
 	Err      *Error // nil unless Outcome is OutcomeRefused
 	Took     time.Duration
-	Evicted  int   // sessions of this proxy that were told to end
-	Ended    int   // backends that were ended in PostgreSQL
-	Epoch    int32 // of the lineage, as far as the Claimer knows
+	Evicted  int    // sessions of this proxy that were told to end
+	Ended    int    // backends that were ended in PostgreSQL
+	Epoch    int32  // of the lineage, as far as the Claimer knows
+	Session  uint64 // of this proxy, that asked first: WithSession; 0: nobody said
+}
+
+// sessionKey is the context key of a session's number.
+type sessionKey struct{}
+
+// WithSession returns a context whose claims are reported as those of a
+// session of the proxy.
+func WithSession(ctx context.Context, session uint64) context.Context {
+	return context.WithValue(ctx, sessionKey{}, session)
 }
 
 // An Outcome is how a claim ended.
@@ -161,7 +171,8 @@ func (c *Claimer) Claim(ctx context.Context, database string, p Pair) error {
 			return closing(p), nil
 		}
 		defer c.running.Done()
-		return c.carryOut(database, p), nil
+		session, _ := ctx.Value(sessionKey{}).(uint64)
+		return c.carryOut(database, p, session), nil
 	})
 	select {
 	case r := <-result:
@@ -180,9 +191,9 @@ func closing(p Pair) *Error {
 }
 
 // carryOut runs one claim and tells the Observer.
-func (c *Claimer) carryOut(database string, p Pair) *Error {
+func (c *Claimer) carryOut(database string, p Pair, session uint64) *Error {
 	began := time.Now()
-	report := ClaimReport{Database: database, Pair: p}
+	report := ClaimReport{Database: database, Pair: p, Session: session}
 	report.Outcome, report.Err = c.steps(database, p, &report)
 	report.Took, report.Epoch = time.Since(began), c.history.epoch(database)
 	if c.Observer != nil {

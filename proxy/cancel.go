@@ -143,7 +143,7 @@ func (s *session) awaitDeliveryLocked() {
 // beginClaim returns the context of a claim that the client waits for: it ends
 // with the server, or when the client cancels.
 func (s *session) beginClaim() (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(s.srv.ctx)
+	ctx, cancel := context.WithCancelCause(fencing.WithSession(s.srv.ctx, s.id))
 	s.mu.Lock()
 	s.claiming = cancel
 	s.mu.Unlock()

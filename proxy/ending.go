@@ -28,19 +28,21 @@ type ending struct {
 //
 // A session that was tagged with key only for a transaction that is over stays:
 // the next user of a pooled connection has nothing to do with it.
-func (s *session) evict(key string, why *fencing.Error) bool {
+func (s *session) evict(key string, had, by fencing.Token) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.over || s.victim != nil || s.backend == nil || s.coming.Token(key) == 0 && s.mirror.lost(key) {
+		s.mu.Unlock()
 		return false
 	}
-	s.victim = why
+	s.victim = evictedBy(key, had, by)
+	state := "idle"
 	if s.spared = s.queue.MayCommit(); s.spared {
-		s.srv.Metrics.Evictions.WithLabelValues("active").Inc()
-		return true
+		state = "active"
+	} else {
+		s.backend.Close()
 	}
-	s.srv.Metrics.Evictions.WithLabelValues("idle").Inc()
-	s.backend.Close()
+	s.mu.Unlock()
+	s.tellEviction(state, "key", key, "token", had, "by", by)
 	return true
 }
 
@@ -54,7 +56,7 @@ func (s *session) fatal(r wire.Report, body []byte) error {
 		s.mu.Unlock()
 		return errEvicted
 	}
-	s.parted = true
+	s.parted, s.lastCode = true, r.Code
 	if err := s.toClient.WriteMessage(wire.ErrorResponse, body); err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	case stale.Code != fencing.CodeStale:
 		return nil
 	}
-	s.srv.Metrics.Evictions.WithLabelValues("terminated").Inc()
+	s.tellEviction("terminated", "message", stale.Message)
 	return fencing.Refuse(fencing.CodeEvicted, "the session was ended by the claim of a higher token (%s)", stale.Message).
 		With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
 }
@@ -120,7 +122,7 @@ func (s *session) answerInFlight(e *ending) {
 // next Sync to be dropped.
 func (s *session) tell(e *ending, ready bool) {
 	e.told = true
-	s.srv.Metrics.Refusals.WithLabelValues(string(e.err.Code)).Inc()
+	s.tellRefusal(string(e.err.Code), e.err.Message, "session")
 	s.toClient.Write(wire.AppendError(nil, report("ERROR", e.err)))
 	if ready {
 		s.toClient.Write(wire.AppendReady(nil, wire.StatusIdle))

@@ -73,11 +73,7 @@ func (s *session) login() bool {
 		err = s.bid(last, err)
 	}
 	if err != nil {
-		logger := s.logger()
-		if s.user != "" {
-			logger = logger.With("user", s.user, "database", s.database)
-		}
-		logger.Info("session not started", "remote", s.client.RemoteAddr().String(), "error", err)
+		s.logNotStarted(err)
 	}
 	if ok {
 		s.mu.Lock()

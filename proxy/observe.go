@@ -18,8 +18,7 @@ import (
 
 // An observation is what an observed session remembers.
 type observation struct {
-	portals     portals // only as far as no reply is needed to know them
-	application string  // guarded by the session's mu
+	portals portals // only as far as no reply is needed to know them
 }
 
 // observes reports whether untagged writes of the session are to be told.
@@ -143,7 +142,7 @@ func (s *session) tellWrite(command string, what action) {
 	}
 	s.mu.Lock()
 	failed := s.status == wire.StatusFailed && s.queue.ReadyDue() == 0
-	application := s.observed.application
+	application := s.application
 	s.mu.Unlock()
 	if failed {
 		return // PostgreSQL refuses it
@@ -154,7 +153,7 @@ func (s *session) tellWrite(command string, what action) {
 	if !ok {
 		return
 	}
-	s.logger().Info("untagged write", "action", string(what), "statement", command,
+	s.logger().Info(LogUntaggedWrite, "action", string(what), "statement", command,
 		"user", s.user, "database", s.database, "application_name", application, "unlogged", unlogged)
 }
 

@@ -283,7 +283,7 @@ func (s *session) errorReply(n int) error {
 	}
 	if out.Verdict == queue.Forward && out.Entry != nil {
 		if refused := s.rightly(blockedBy(alone(out.Entry.Alone), r)); refused != nil {
-			s.srv.Metrics.Refusals.WithLabelValues(string(refused.Code)).Inc()
+			s.tellRefusal(string(refused.Code), refused.Message, out.Purpose.String())
 			return s.toClient.Write(wire.AppendError(nil, report("ERROR", refused)))
 		}
 		body = asAtEnd(out.Entry, r, body)
@@ -297,9 +297,8 @@ func (s *session) errorReply(n int) error {
 		return s.toClient.Write(wire.WithoutContext(nil, body))
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
 		code, told := s.explainMissing(out.Purpose, r, body)
-		s.srv.Metrics.Refusals.WithLabelValues(code).Inc()
+		s.tellRefusal(code, r.Message, out.Purpose.String())
 		s.countRejected(out.Purpose, r.Code)
-		s.logger().Info("statement refused", "code", r.Code, "message", r.Message, "where", out.Purpose.String())
 		return s.toClient.Write(wire.WithoutContext(nil, told))
 	case out.Verdict == queue.Hide:
 		return nil
@@ -334,7 +333,7 @@ func (s *session) missedLocked(out queue.Outcome, r wire.Report) *wire.Report {
 func (s *session) longError(n int, head []byte) error {
 	r := wire.ReportHead(head)
 	if isFatal(r.Severity) {
-		s.parted = true
+		s.parted, s.lastCode = true, r.Code
 		if err := s.fromBackend.Forward(s.toClient); err != nil {
 			return err
 		}

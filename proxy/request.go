@@ -73,6 +73,9 @@ func (s *session) next() (t byte, n int, err error) {
 
 // request takes one message.
 func (s *session) request(t byte, n int) error {
+	if t == wire.Query || t == wire.Execute || t == wire.FunctionCall {
+		s.asked++
+	}
 	if err := s.room(); err != nil {
 		return err
 	}

@@ -343,7 +343,7 @@ func (s *Server) Evict(database, key string, below fencing.Token) int {
 	s.mu.Unlock()
 	n := 0
 	for ses, had := range victims {
-		if ses.evict(key, evictedBy(key, had, below)) {
+		if ses.evict(key, had, below) {
 			n++
 		}
 	}

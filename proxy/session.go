@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -34,6 +33,7 @@ type session struct {
 	database  string
 	user      string
 	policy    Policy       // set by the end of the startup
+	began     time.Time    // the end of the login
 	observed  *observation // nil unless the policy says so
 
 	fromClient  *wire.Reader // request pump
@@ -41,12 +41,15 @@ type session struct {
 	fromBackend *wire.Reader // reply pump
 	toClient    *wire.Writer // reply pump until replied is closed, then request pump
 	parted      bool         // the client has been sent a FATAL; goes with toClient
+	refusals    uint64       // statements that were refused; goes with toClient
+	lastCode    string       // of PostgreSQL's FATAL; goes with toClient
 
 	// The request pump's own.
-	tagged      bool // may have been tagged, so it is looked at; never unset
-	presented   bool // a tag was presented, whatever became of it; never unset
-	installed   bool // the database is known to have schema fence; never unset
-	opaque      bool // something was prepared or defined that can change the tag unseen; never unset
+	asked       uint64 // statements: Query, Execute and function call messages
+	tagged      bool   // may have been tagged, so it is looked at; never unset
+	presented   bool   // a tag was presented, whatever became of it; never unset
+	installed   bool   // the database is known to have schema fence; never unset
+	opaque      bool   // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
 	portals     portals
 	segment     segment
@@ -65,38 +68,39 @@ type session struct {
 	replied  chan struct{} // closed when the reply pump has ended
 	progress chan struct{} // holds one token when replies have come in
 
-	mu         sync.Mutex
-	queue      queue.Queue
-	status     byte // of the last ReadyForQuery
-	checked    bool // a check covers the transaction that was open then
-	ran        bool // something ran under its tag that no check covers
-	failed     bool // a segment failed since the request pump looked
-	withheld   bool // a ReadyForQuery waits for a ROLLBACK
-	lost       bool // replies can't be told apart any more; only while untagged
-	owed       int  // ReadyForQuery that are due then, as far as can be told
-	guarded    bool // tagged, for the reply pump
-	forgotten  bool // the backend doesn't know the proxy's own statements
-	captured   []string
-	overlong   bool         // what was to be captured is longer than any tag
-	missed     *wire.Report // the error of a readback, until the client has heard it
-	mirror     mirror
-	coming     fencing.Tag // what a claim under way will add to the mirror
-	names      names
-	params     sqlrewrite.Options
-	confirm    int   // generation of the proxy's own statements known to exist
-	draining   bool  // the session is to end between transactions
-	cut        error // why the session is to end at once, with a last word
-	closing    bool  // all is said; only the client's socket is open yet
-	opened     bool  // the login is done
-	idle       idleness
-	victim     *fencing.Error          // set once: a higher claim ended this session
-	spared     bool                    // the victim's backend was left to answer what it was sent
-	ending     *ending                 // set when the backend is gone and the client is owed an answer
-	over       bool                    // the reply pump takes no more entries
-	asking     bool                    // the startup asks the backend for itself
-	claiming   context.CancelCauseFunc // breaks off the claim that the client waits for; nil: there is none
-	delivery   delivery                // of cancel requests
-	hotStandby string                  // what the backend says of in_hot_standby, "" if nothing
+	mu          sync.Mutex
+	queue       queue.Queue
+	status      byte // of the last ReadyForQuery
+	checked     bool // a check covers the transaction that was open then
+	ran         bool // something ran under its tag that no check covers
+	failed      bool // a segment failed since the request pump looked
+	withheld    bool // a ReadyForQuery waits for a ROLLBACK
+	lost        bool // replies can't be told apart any more; only while untagged
+	owed        int  // ReadyForQuery that are due then, as far as can be told
+	guarded     bool // tagged, for the reply pump
+	forgotten   bool // the backend doesn't know the proxy's own statements
+	captured    []string
+	overlong    bool         // what was to be captured is longer than any tag
+	missed      *wire.Report // the error of a readback, until the client has heard it
+	mirror      mirror
+	coming      fencing.Tag // what a claim under way will add to the mirror
+	names       names
+	params      sqlrewrite.Options
+	confirm     int   // generation of the proxy's own statements known to exist
+	draining    bool  // the session is to end between transactions
+	cut         error // why the session is to end at once, with a last word
+	closing     bool  // all is said; only the client's socket is open yet
+	opened      bool  // the login is done
+	idle        idleness
+	victim      *fencing.Error          // set once: a higher claim ended this session
+	spared      bool                    // the victim's backend was left to answer what it was sent
+	ending      *ending                 // set when the backend is gone and the client is owed an answer
+	over        bool                    // the reply pump takes no more entries
+	asking      bool                    // the startup asks the backend for itself
+	claiming    context.CancelCauseFunc // breaks off the claim that the client waits for; nil: there is none
+	delivery    delivery                // of cancel requests
+	hotStandby  string                  // what the backend says of in_hot_standby, "" if nothing
+	application string                  // what the backend says of application_name
 }
 
 // A segment is what a client sends between two Syncs.
@@ -138,9 +142,6 @@ func newSession(srv *Server, client net.Conn, id uint64) *session {
 	}
 }
 
-// logger is made for each use: sessions that say nothing keep none.
-func (s *session) logger() *slog.Logger { return s.srv.Logger.With("session", s.id) }
-
 // run is the life of a session up to its login. What follows gets a goroutine
 // of its own, for a handshake leaves a large stack behind.
 func (s *session) run() {
@@ -170,15 +171,13 @@ func (s *session) end(left bool) {
 func (s *session) serve() {
 	s.srv.Metrics.Opened.Inc()
 	s.srv.Metrics.Sessions.Inc()
-	s.logger().Info("session started", "user", s.user, "database", s.database, "remote", s.client.RemoteAddr().String())
+	s.began = time.Now()
+	s.logStart()
 
 	go s.replies()
 	err := s.requests()
 	s.finish(err)
-	if cut := s.cutFor(); cut != nil && !clientLeft(err) {
-		err = cut
-	}
-	s.logger().Info("session ended", "reason", reason(err))
+	s.logEnd(err)
 	s.srv.Metrics.Sessions.Dec()
 	s.end(clientLeft(err))
 }
@@ -187,13 +186,6 @@ func (s *session) serve() {
 // the client: a Terminate, or the end of what it sends, be it within a message.
 func clientLeft(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-func reason(err error) string {
-	if clientLeft(err) {
-		return "client left"
-	}
-	return err.Error()
 }
 
 // finish ends both directions after the request pump has ended with err. A

@@ -111,9 +111,7 @@ func (s *session) parameter() error {
 			s.setPolicy(s.policy.stricter(s.srv.Policies.For(s.database, role)))
 		}
 	case "application_name":
-		if s.observed != nil {
-			s.observed.application = string(value)
-		}
+		s.application = string(value)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,12 +50,16 @@ func (o *claimObserver) ClaimDone(r fencing.ClaimReport) {
 		if r.Err.Code == fencing.CodeLineage {
 			o.alarm.claimRefused(r.Database, r.Epoch, r.Err.Message)
 		}
-		o.logger.Warn("claim refused", "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
+		o.logger.Warn(logClaimRefused, "session", r.Session, "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
 			"code", code, "error", r.Err, "took", r.Took)
 		return
 	}
 	o.alarm.claimAccepted(r.Database, r.Epoch)
-	o.logger.Debug("claim", "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
+	level := slog.LevelInfo
+	if r.Outcome == fencing.OutcomeKnown {
+		level = slog.LevelDebug // one for each transaction, where a pool tags each
+	}
+	o.logger.Log(context.Background(), level, logClaim, "session", r.Session, "database", r.Database, "key", r.Pair.Key, "token", r.Pair.Token,
 		"outcome", r.Outcome.String(), "evicted", r.Evicted, "ended", r.Ended, "took", r.Took)
 }
 

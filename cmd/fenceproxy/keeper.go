@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -31,6 +32,9 @@ type keeper struct {
 	logger    *slog.Logger
 	retention time.Duration // 0: marks are kept for ever
 	removed   prometheus.Counter
+
+	// What compare has found to be away, so that the log tells of changes.
+	etcdAway, databaseAway bool
 }
 
 func newKeeper(u *upstream, authority *leases.Authority, alarm *lineageAlarm, logger *slog.Logger, registry prometheus.Registerer) *keeper {
@@ -85,20 +89,31 @@ func (k *keeper) compare(ctx context.Context) {
 		}
 		return nil
 	})
-	if err != nil {
-		k.logger.Debug("the lineage could not be read", "error", err)
-	}
+	k.databaseAway = k.tell(k.databaseAway, err, "PostgreSQL can't be asked", "PostgreSQL can be asked again")
 	if len(lineages) == 0 {
 		return
 	}
 	cluster, revision, err := k.authority.Position(ctx)
-	if err != nil {
-		k.logger.Debug("etcd could not be compared with the marks", "error", err)
+	if k.etcdAway = k.tell(k.etcdAway, err, "etcd can't be asked: new claims are refused, sessions that were claimed go on", "etcd can be asked again"); err != nil {
 		return
 	}
 	for database, l := range lineages {
 		k.alarm.compared(database, l, cluster, revision)
 	}
+}
+
+// tell logs that something was found to be away, or is back, and returns whether
+// it is away.
+func (k *keeper) tell(was bool, err error, away, back string) bool {
+	switch {
+	case errors.Is(err, context.Canceled): // the keeper ends
+		return was
+	case err != nil && !was:
+		k.logger.Warn(away, "error", err)
+	case err == nil && was:
+		k.logger.Info(back)
+	}
+	return err != nil
 }
 
 // sweep removes marks, in one database after the other.

@@ -139,7 +139,8 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	logger := c.logger(stderr)
+	logger, flush := c.logger(stderr)
+	defer flush()
 	clientTLS, err := c.tls.open(logger)
 	if err != nil {
 		return err
@@ -204,16 +205,14 @@ func (c *serveCommand) claimer(store *fencing.Store) *fencing.Claimer {
 	return claimer
 }
 
-func (c *serveCommand) logger(stderr io.Writer) *slog.Logger {
+// logger returns the log, and what is to be called when all has been logged.
+func (c *serveCommand) logger(stderr io.Writer) (logger *slog.Logger, flush func()) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.logLevel.value)); err != nil {
 		level = slog.LevelInfo // not reached: the flag knows its words
 	}
-	options := &slog.HandlerOptions{Level: level}
-	if c.logFormat.value == "json" {
-		return slog.New(slog.NewJSONHandler(stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(stderr, options))
+	limited := newThrottle(newLogHandler(stderr, c.logFormat.value, level))
+	return slog.New(limited), limited.shown.flush
 }
 
 // openedEtcd is a client, and the server if it is in this process.
@@ -320,7 +319,7 @@ var (
 // drain lets the sessions end. Cutting some off is no failure of the proxy:
 // it was asked to stop.
 func (c *serveCommand) drain(logger *slog.Logger, server *proxy.Server) error {
-	logger.Info("draining", "timeout", time.Duration(c.drainTimeout).String()) // slog's JSON has nanoseconds otherwise
+	logger.Info("draining", "timeout", time.Duration(c.drainTimeout))
 	again, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -19,6 +19,8 @@ type source struct {
 	n    int                   // what that read has got
 	err  error
 
+	total uint64 // bytes read so far
+
 	first [1]byte // of readAny
 }
 
@@ -38,6 +40,7 @@ func (s *source) read(keep int) (int, error) {
 	if err := s.raw.Read(s.take); err != nil {
 		return 0, named(err, "read")
 	}
+	s.total += uint64(max(0, s.n))
 	return s.n, s.err
 }
 
@@ -59,15 +62,21 @@ func (s *source) tryRead(fd uintptr) bool {
 // with it.
 func (s *source) readAny(keep int) (int, error) {
 	if s.buf != nil {
-		return s.src.Read(s.buf[keep:])
+		n, err := s.src.Read(s.buf[keep:])
+		s.total += uint64(n)
+		return n, err
 	}
 	n, err := s.src.Read(s.first[:])
+	s.total += uint64(n)
 	if n > 0 {
 		s.buf = takeBuffer()
 		s.buf[0] = s.first[0]
 	}
 	return n, err
 }
+
+// Total is how many bytes have been read, from the first on.
+func (s *source) Total() uint64 { return s.total }
 
 // release gives the buffer back; nothing in it is wanted any more.
 func (s *source) release() {

@@ -17,6 +17,8 @@ type Writer struct {
 	buf  *buffer               // nil while nothing is gathered
 	n    int                   // bytes gathered
 	err  error
+
+	total uint64 // bytes written so far
 }
 
 // NewWriter returns a Writer that gathers up to DefaultBuffer bytes.
@@ -72,6 +74,9 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
+// Total is how many bytes have been written, from the first on.
+func (w *Writer) Total() uint64 { return w.total }
+
 // Empty reports whether nothing waits to be flushed.
 func (w *Writer) Empty() bool { return w.n == 0 }
 
@@ -85,7 +90,9 @@ func (w *Writer) writeGathered() {
 
 func (w *Writer) write(p []byte) {
 	if w.raw == nil {
-		_, w.err = w.dst.Write(p)
+		var n int
+		n, w.err = w.dst.Write(p)
+		w.total += uint64(n)
 		return
 	}
 	if w.give == nil {
@@ -95,6 +102,7 @@ func (w *Writer) write(p []byte) {
 	if err := w.raw.Write(w.give); err != nil {
 		w.err = named(err, "write")
 	}
+	w.total += uint64(len(p) - len(w.rest))
 	w.rest = nil
 }
 
