@@ -35,6 +35,7 @@ const idsOfWorker = 10_000_000
 // A Tally is what a worker has done since its last one.
 type Tally struct {
 	Writes    int                  `json:"writes"`    // rows that were acknowledged
+	Commits   int                  `json:"commits"`   // transactions that they were written in
 	Claims    int                  `json:"claims"`    // that were acknowledged
 	Takeovers int                  `json:"takeovers"` // the first ones of a token
 	Unknown   int                  `json:"unknown"`   // operations without an answer
@@ -44,6 +45,7 @@ type Tally struct {
 // Add adds what another tally has.
 func (t *Tally) Add(other Tally) {
 	t.Writes += other.Writes
+	t.Commits += other.Commits
 	t.Claims += other.Claims
 	t.Takeovers += other.Takeovers
 	t.Unknown += other.Unknown
@@ -67,6 +69,7 @@ func (t *Tally) count(op *history.Op) {
 		t.Claims++
 	case op.Kind == history.KindWrite:
 		t.Writes += len(op.Rows)
+		t.Commits++
 	}
 }
 

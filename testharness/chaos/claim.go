@@ -55,7 +55,7 @@ func (w *worker) claim(ctx context.Context, s *session, tag []fencing.Pair, lie 
 // fails, the tag is taken back, and so the session is given up then.
 func (w *worker) claimAhead(ctx context.Context, s *session, op *history.Op) *session {
 	p := op.Tag[0]
-	write := &history.Op{Kind: history.KindWrite, Form: "behind its claim", Tag: op.Tag, Via: op.Via,
+	write := &history.Op{Kind: history.KindWrite, Form: "behind its claim", Tag: op.Tag, Via: op.Via, Opened: op.Opened, Retag: op.Retag,
 		Rows: []history.Row{{ID: w.id(), Key: p.Key, Token: p.Token}}}
 	w.record.Begin(op)
 	w.record.Begin(write)

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	"github.com/fenceproxy/fenceproxy/testharness/child"
 	"github.com/fenceproxy/fenceproxy/testharness/fault"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -30,11 +34,16 @@ const (
 // and the database have no lock of their own.
 type cluster struct {
 	options *Options
+	record  *history.Recorder
 	dir     string // of etcd's data
 	etcd    []*stack.Member
 	db      *pair
 	proxies []*stack.Process
 	links   map[string]*fault.Link // by name: "proxy-1→etcd-2"
+	// forks are what the other members dial, one a member; each goes on by a
+	// link of its own.
+	forks [members]*fault.Fork
+	pids  [members]atomic.Int64 // of the members' processes
 }
 
 // start starts etcd, PostgreSQL and the proxies. After an error close is to be
@@ -44,7 +53,7 @@ func (c *cluster) start(ctx context.Context) (err error) {
 		return fmt.Errorf("make etcd's folder: %w", err)
 	}
 	c.links = map[string]*fault.Link{}
-	if err := c.openLinks(); err != nil {
+	if err := errors.Join(c.openLinks(), c.openForks()); err != nil {
 		return err
 	}
 	if err := c.startEtcd(); err != nil {
@@ -75,6 +84,11 @@ func (c *cluster) close() error {
 	}
 	for _, m := range c.etcd {
 		errs = append(errs, m.Kill())
+	}
+	for _, f := range c.forks {
+		if f != nil {
+			f.Close()
+		}
 	}
 	for _, l := range c.links {
 		l.Close()
@@ -109,8 +123,11 @@ func (c *cluster) openLinks() error {
 		}
 	}
 	for m := range members {
-		// Members dial each other by one address each.
-		names = append(names, linkName("peers", memberName(m)))
+		for other := range members {
+			if other != m {
+				names = append(names, linkName(memberName(other), memberName(m)))
+			}
+		}
 		for _, client := range clients {
 			names = append(names, linkName(client, memberName(m)))
 		}
@@ -158,10 +175,37 @@ func (c *cluster) endpoints(client string) []string {
 	return urls
 }
 
+// openForks opens what the members dial. Their addresses must be the same for
+// all, since an etcd knows its members by them.
+func (c *cluster) openForks() (err error) {
+	for m := range members {
+		c.forks[m], err = fault.NewFork(func(from netip.AddrPort) *fault.Link {
+			return c.links[linkName(c.dialled(from), memberName(m))]
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dialled is the name of the member that a connection comes from, or "".
+func (c *cluster) dialled(from netip.AddrPort) string {
+	var pids []int
+	for m := range members {
+		pids = append(pids, int(c.pids[m].Load()))
+	}
+	pid, err := child.Dialled(from, pids...)
+	if err != nil || pid == 0 {
+		return "" // one that has just been started dials again
+	}
+	return memberName(slices.Index(pids, pid))
+}
+
 func (c *cluster) startEtcd() error {
 	var all []string
 	for m := range members {
-		all = append(all, memberName(m)+"=http://"+c.links[linkName("peers", memberName(m))].Addr())
+		all = append(all, memberName(m)+"=http://"+c.forks[m].Addr())
 	}
 	token := rand.Text()
 	for m := range members {
@@ -181,10 +225,11 @@ func (c *cluster) startMember(m int) error {
 	if err := c.etcd[m].Start(); err != nil {
 		return err
 	}
+	c.pids[m].Store(int64(c.etcd[m].PID()))
 	for name, link := range c.links {
 		switch from, to, _ := strings.Cut(name, "→"); {
 		case to != memberName(m):
-		case from == "peers":
+		case strings.HasPrefix(from, "etcd-"):
 			link.SetTarget(c.etcd[m].Peer)
 		default:
 			link.SetTarget(c.etcd[m].Client)

@@ -16,6 +16,8 @@ const (
 	// lookBack is how far below its own token a holder reads, in revisions of
 	// etcd: a minute or so, which is longer than anybody is paused.
 	lookBack = 5000
+	// besides is how often a holder opens a second session.
+	besides = 0.1
 	// claimTries is how often a holder claims before it gives up.
 	claimTries = 4
 )
@@ -53,7 +55,11 @@ func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session
 		tag[i] = l.pair
 		w.starved = w.starved || l.starved
 	}
+	w.stall() // and with it perhaps the lock, before it was ever claimed
 	s, ok := w.entering(ctx, s, tag, true)
+	if ok && w.chance(besides) {
+		w.working(ctx, tag)
+	}
 	rounds := 1 + w.random.IntN(mostRounds)
 	for range rounds {
 		if !ok || ctx.Err() != nil || !held(locks) {
@@ -71,6 +77,18 @@ func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session
 		}
 	}
 	return s
+}
+
+// working works under the same tag in a second session, while the first one
+// is idle: both are the holder's.
+func (w *worker) working(ctx context.Context, tag []fencing.Pair) {
+	s, ok := w.entering(ctx, nil, tag, false)
+	for i := 0; ok && i < defiantRounds; i++ {
+		s, ok = w.round(ctx, s, tag)
+	}
+	if s != nil {
+		s.close()
+	}
 }
 
 func held(locks []*lock) bool {
@@ -132,7 +150,7 @@ func (w *worker) reading(ctx context.Context, s *session, first bool) *session {
 	ctx, cancel := finishing(ctx, requestTimeout)
 	defer cancel()
 	p := draw(w, s.tag...)
-	op := &history.Op{Kind: history.KindRead, Tag: s.tag, Key: p.Key, First: first, Via: w.via(s.gate)}
+	op := &history.Op{Kind: history.KindRead, Tag: s.tag, Key: p.Key, First: first, Via: w.via(s.gate), Opened: s.open}
 	w.record.Begin(op)
 	seen, err := s.look(ctx, p)
 	if err == nil {

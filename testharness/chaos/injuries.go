@@ -27,6 +27,7 @@ const (
 	killBackend  = "kill backend"
 	failover     = "failover"
 	failoverOld  = "failover, old primary awake"
+	failoverLate = "failover, standby behind"
 )
 
 // leader is the member of etcd that leads when the fault begins.
@@ -44,7 +45,7 @@ func (c *cluster) injuries(crew *crew) map[string]fault.Injury {
 		pauseMember: c.pauseMember, killMember: c.killMember,
 		pausePrimary: c.db.pausePrimary, stopPrimary: c.db.stopPrimary, killPrimary: c.db.killPrimary,
 		killStandby: c.db.killStandby, killBackend: c.db.killBackend,
-		failover: c.db.failover, failoverOld: c.db.failoverOld,
+		failover: c.db.failover, failoverOld: c.db.failoverOld, failoverLate: c.db.failoverLate,
 	}
 	for _, mode := range linkModes() {
 		all[mode.String()] = func(_ context.Context, target string) (func(context.Context) error, error) {
@@ -58,19 +59,31 @@ func linkModes() []fault.Mode {
 	return []fault.Mode{fault.Cut, fault.Silent, fault.SilentThere, fault.SilentBack, fault.Slow}
 }
 
+// both joins the names of parties that dial each other: what goes from the first
+// to the second is there, whoever dialled.
+const both = "↔"
+
 // setLinks puts all links between parties into a mode: target is the beginnings
 // of their names.
 func (c *cluster) setLinks(target string, mode fault.Mode) (func(context.Context) error, error) {
-	from, to, _ := strings.Cut(target, "→")
-	names := c.linksTo(from, to)
-	if len(names) == 0 {
+	from, to, _ := strings.Cut(strings.Replace(target, both, "→", 1), "→")
+	modes := map[string]fault.Mode{}
+	if strings.Contains(target, both) {
+		for _, name := range c.linksTo(to, from) {
+			modes[name] = mode.Reversed()
+		}
+	}
+	for _, name := range c.linksTo(from, to) {
+		modes[name] = mode
+	}
+	if len(modes) == 0 {
 		return nil, fmt.Errorf("no link is called %s", target)
 	}
-	for _, name := range names {
+	for name, mode := range modes {
 		c.links[name].Set(mode)
 	}
 	return func(context.Context) error {
-		for _, name := range names {
+		for name := range modes {
 			c.links[name].Set(fault.Open)
 		}
 		return nil
@@ -162,6 +175,9 @@ func (p *pair) restarted(err error) (func(context.Context) error, error) {
 		if err := persist(ctx, p.servers[p.primary].Restart); err != nil {
 			return err
 		}
+		if err := p.noteMarks(ctx); err != nil {
+			return err
+		}
 		return p.replicated(ctx)
 	}, nil
 }
@@ -226,11 +242,37 @@ func (p *pair) failoverOld(ctx context.Context, _ string) (func(context.Context)
 	return heal, err
 }
 
+// failoverLate has the standby hear nothing any more, and promotes it in the
+// end: whatever was committed meanwhile is lost, which nobody was told of.
+func (p *pair) failoverLate(ctx context.Context, _ string) (func(context.Context) error, error) {
+	if err := p.replicated(ctx); err != nil {
+		return nil, err
+	}
+	link := p.cluster.links[linkStandby]
+	link.Set(fault.Silent)
+	return func(ctx context.Context) error {
+		err := p.servers[p.primary].Kill()
+		link.Set(fault.Cut) // what it has kept back is lost
+		var heal func(context.Context) error
+		if err == nil {
+			heal, err = p.promoted(ctx)
+		}
+		link.Set(fault.Open)
+		if err != nil {
+			return err
+		}
+		return heal(ctx)
+	}, nil
+}
+
 func (p *pair) promoted(ctx context.Context) (func(context.Context) error, error) {
 	if err := p.servers[p.standby()].Promote(ctx); err != nil {
 		return nil, err
 	}
 	p.primary = p.standby()
+	if err := p.noteMarks(ctx); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context) error {
 		if err := persist(ctx, p.rebuild); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -50,7 +52,11 @@ func (p *pair) start(ctx context.Context, etcd []string) (err error) {
 	if err := p.rebuild(ctx); err != nil {
 		return err
 	}
-	for _, sql := range []string{"ALTER SYSTEM SET " + synchronous, "SELECT pg_reload_conf()"} {
+	for _, sql := range []string{
+		"ALTER SYSTEM SET " + synchronous, "SELECT pg_reload_conf()",
+		// Whatever their role's settings say, claims wait for the standby.
+		"ALTER ROLE " + stack.RoleFence + " SET synchronous_commit = off",
+	} {
 		if err := p.admin(ctx, sql); err != nil {
 			return err
 		}
@@ -152,6 +158,24 @@ func (p *pair) rebuild(ctx context.Context) error {
 	p.servers[slot] = server
 	p.cluster.lead(slots()[slot], server.Addr())
 	return nil
+}
+
+// noteMarks takes down what the marks are, behind a fault that must have lost
+// none.
+func (p *pair) noteMarks(ctx context.Context) error {
+	return persist(ctx, func(ctx context.Context) error {
+		seen := history.MarksSeen{Asked: history.Now(), Marks: map[string]fencing.Token{}}
+		conn, err := p.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		if err := marks(ctx, conn, seen.Marks); err != nil {
+			return err
+		}
+		p.cluster.record.Add(history.Record{Marks: &seen})
+		return nil
+	})
 }
 
 // replicated waits until the standby has all that the primary has, and every

@@ -17,10 +17,13 @@ import (
 
 // A Result is what came of a run.
 type Result struct {
-	Tally  Tally
-	Faults map[string]int // how often each kind was carried out
-	Took   time.Duration  // for which the workers worked
-	Report check.Report
+	Seed     uint64
+	Straight bool
+	Tally    Tally
+	Faults   map[string]int // how often each kind was carried out
+	Took     time.Duration  // for which the workers worked
+	Checked  time.Duration  // for which the history was judged
+	Report   check.Report
 }
 
 // A run is one run.
@@ -57,11 +60,14 @@ func Run(ctx context.Context, options Options) (Result, error) {
 		return Result{}, err
 	}
 	fmt.Fprintln(options.Out, "checking")
+	began := time.Now()
 	h, err := history.Load(options.Dir)
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Tally: r.crew.done(), Faults: map[string]int{}, Took: r.took, Report: check.Check(h, options.Limits)}
+	result := Result{Seed: options.Seed, Straight: options.Straight, Tally: r.crew.done(), Faults: map[string]int{}, Took: r.took,
+		Report: check.Check(h, options.Limits)}
+	result.Checked = time.Since(began)
 	for _, f := range h.Faults {
 		result.Faults[f.Kind]++
 	}
@@ -70,7 +76,7 @@ func Run(ctx context.Context, options Options) (Result, error) {
 
 // play starts everything, lets it run under faults, and takes down the end.
 func (r *run) play(ctx context.Context) (err error) {
-	r.cluster = &cluster{options: &r.options}
+	r.cluster = &cluster{options: &r.options, record: r.record}
 	defer func() { err = errors.Join(err, r.cluster.close(), r.record.Err()) }()
 	fmt.Fprintf(r.options.Out, "starting, seed %d\n", r.options.Seed)
 	if err := r.cluster.start(ctx); err != nil {

@@ -45,7 +45,7 @@ func collect(ctx context.Context, conn *pgx.Conn) (history.Tables, error) {
 		err = each(ctx, conn, "SELECT key, balance FROM account", func(key string, n int64) { t.Balances[key] = n })
 	}
 	if err == nil {
-		err = each(ctx, conn, "SELECT resource_key, token FROM fence.mark", func(key string, n int64) { t.Marks[key] = fencing.Token(n) })
+		err = marks(ctx, conn, t.Marks)
 	}
 	if err != nil {
 		return t, err
@@ -62,6 +62,11 @@ func collect(ctx context.Context, conn *pgx.Conn) (history.Tables, error) {
 		return t, fmt.Errorf("read the entries: %w", err)
 	}
 	return t, nil
+}
+
+// marks reads all marks.
+func marks(ctx context.Context, conn *pgx.Conn, into map[string]fencing.Token) error {
+	return each(ctx, conn, "SELECT resource_key, token FROM fence.mark", func(key string, n int64) { into[key] = fencing.Token(n) })
 }
 
 // each calls take for each row of a query that returns a key and a number.

@@ -44,15 +44,21 @@ func codes(refused map[fencing.Code]int) string {
 
 // Print writes the summary of a run.
 func (r Result) Print(to io.Writer) {
-	fmt.Fprintf(to, "\n%d writes in %.0f s (%.0f a second), %d claims, %d takeovers, %d operations without an answer\n",
-		r.Tally.Writes, r.Took.Seconds(), float64(r.Tally.Writes)/r.Took.Seconds(), r.Tally.Claims, r.Tally.Takeovers, r.Tally.Unknown)
-	fmt.Fprintf(to, "refused:%s\n", codes(r.Tally.Refused))
+	kind := "fenced"
+	if r.Straight {
+		kind = "unfenced"
+	}
+	t := r.Tally
+	fmt.Fprintf(to, "\nseed %d: %d acknowledged %s writes in %d transactions in %.0f s (%.0f writes a second), %d claims, %d takeovers\n",
+		r.Seed, t.Writes, kind, t.Commits, r.Took.Seconds(), float64(t.Writes)/r.Took.Seconds(), t.Claims, t.Takeovers)
+	fmt.Fprintf(to, "without an answer: %d operations; refused:%s\n", t.Unknown, codes(t.Refused))
 	kinds := slices.Sorted(maps.Keys(r.Faults))
 	for i, kind := range kinds {
 		kinds[i] = fmt.Sprintf("%s %d", kind, r.Faults[kind])
 	}
 	fmt.Fprintf(to, "faults: %s\n\n", strings.Join(kinds, ", "))
 	r.Report.Print(to)
+	fmt.Fprintf(to, "\nviolations: %d; checked in %.0f s\n", r.Report.Violations(), r.Checked.Seconds())
 }
 
 // Missing returns those invariants that stale holders break when nobody fences

@@ -28,7 +28,7 @@ func (o *Options) databaseTrack() fault.Track {
 		return fault.Card{Kind: kind, Targets: []string{""}, Most: most}
 	}
 	return fault.Track{Name: "database", Least: 4 * time.Second, Most: 12 * time.Second, Cards: []fault.Card{
-		card(failover, time.Second), card(failoverOld, 5*time.Second), card(stopPrimary, time.Second), card(killPrimary, time.Second),
+		card(failover, time.Second), card(failoverOld, 5*time.Second), card(failoverLate, 3*time.Second), card(stopPrimary, time.Second), card(killPrimary, time.Second),
 		card(killStandby, 3*time.Second), card(killBackend, time.Second), card(pausePrimary, 3*time.Second),
 	}}
 }
@@ -85,15 +85,16 @@ func (o *Options) proxyLinksTrack() fault.Track {
 
 // farTrack harms the other links that the workers don't see.
 func (o *Options) farTrack() fault.Track {
-	targets := []string{linkStandby, linkStandby, "proxy→etcd", "peers→etcd"}
+	targets := []string{linkStandby, linkStandby, "proxy→etcd", "etcd→etcd"}
 	for _, p := range named(proxyName, o.Proxies) {
 		targets = append(targets, p+"→etcd")
 		for _, m := range named(memberName, members) {
 			targets = append(targets, linkName(p, m))
 		}
 	}
-	for _, m := range named(memberName, members) {
-		targets = append(targets, linkName("peers", m))
+	for i, m := range named(memberName, members) {
+		// One member and all others, and one and another one.
+		targets = append(targets, m+both+"etcd", m+both+memberName((i+1)%members))
 	}
 	return links("far links", targets)
 }

@@ -111,11 +111,11 @@ func (w *worker) tell() {
 func (w *worker) chance(p float64) bool { return w.random.Float64() < p }
 
 // stall is what a worker does that doesn't get to run in the middle of its work:
-// nothing, for as long as a lease lasts. One that doesn't renew its lease does so
-// more often, for there it matters.
+// nothing, for up to twice as long as a lease lasts. One that doesn't renew its
+// lease does so more often, for there it matters.
 func (w *worker) stall() {
 	if p := 0.002; w.chance(p) || w.starved && w.chance(20*p) {
-		<-time.After(w.between(0, w.MostTTL))
+		<-time.After(w.between(0, 2*w.MostTTL))
 	}
 }
 

@@ -64,7 +64,7 @@ func (w *worker) write(ctx context.Context, s *session) (left *session, over boo
 	case s.local:
 		f = form{"block with set local", 2, block}
 	}
-	op := &history.Op{Kind: history.KindWrite, Form: f.name, Tag: s.tag, Via: w.via(s.gate)}
+	op := &history.Op{Kind: history.KindWrite, Form: f.name, Tag: s.tag, Via: w.via(s.gate), Opened: s.open}
 	for i := range f.rows {
 		p := s.tag[i*len(s.tag)/f.rows]
 		op.Rows = append(op.Rows, history.Row{ID: w.id(), Key: p.Key, Token: p.Token})
@@ -90,7 +90,7 @@ func lostLock(op *history.Op) bool {
 func (w *worker) chain(ctx context.Context, s *session) (left *session, over bool) {
 	for i, end := range []string{"COMMIT AND CHAIN", "COMMIT"} {
 		p := s.tag[0]
-		op := &history.Op{Kind: history.KindWrite, Form: "chain, block " + string(rune('1'+i)), Tag: s.tag, Via: w.via(s.gate),
+		op := &history.Op{Kind: history.KindWrite, Form: "chain, block " + string(rune('1'+i)), Tag: s.tag, Via: w.via(s.gate), Opened: s.open,
 			Rows: []history.Row{{ID: w.id(), Key: p.Key, Token: p.Token}}}
 		w.record.Begin(op)
 		var err error
@@ -189,6 +189,7 @@ func repeatable(ctx context.Context, s *session, op *history.Op) error {
 	if err == nil {
 		err = s.exec(ctx, "SELECT")
 	}
+	s.stall()
 	for i := range op.Rows {
 		if err == nil {
 			err = s.put(ctx, &op.Rows[i])
@@ -269,6 +270,9 @@ func transfer(ctx context.Context, s *session, op *history.Op) error {
 		}
 		if err == nil {
 			_, err = s.conn.Exec(ctx, "UPDATE account SET balance = balance + $2 WHERE key = $1", op.Rows[i].Key, amount)
+		}
+		if i > 0 {
+			s.stall() // with one of two locks in use
 		}
 		if err == nil {
 			err = s.put(ctx, &op.Rows[i])

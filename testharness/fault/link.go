@@ -49,6 +49,19 @@ func (m Mode) String() string {
 	}
 }
 
+// Reversed is the mode that does to what comes back what m does to what goes
+// there.
+func (m Mode) Reversed() Mode {
+	switch m {
+	case SilentThere:
+		return SilentBack
+	case SilentBack:
+		return SilentThere
+	default:
+		return m
+	}
+}
+
 // DefaultDelay is how late a slow link passes on each piece of what is sent.
 const DefaultDelay = 50 * time.Millisecond
 
@@ -78,7 +91,7 @@ type condition struct {
 
 // NewLink opens a link to a target, host:port, on a free port.
 func NewLink(target string) (*Link, error) {
-	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	listener, err := listen()
 	if err != nil {
 		return nil, fmt.Errorf("open a link: %w", err)
 	}
@@ -87,6 +100,10 @@ func NewLink(target string) (*Link, error) {
 	l.running.Add(1)
 	go l.accept()
 	return l, nil
+}
+
+func listen() (*net.TCPListener, error) {
+	return net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 }
 
 // Addr is where to connect instead of the target, host:port.
@@ -132,11 +149,22 @@ func (l *Link) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil {
-			l.running.Add(1)
-			go l.join(from)
+		if err == nil && !l.enter(from) {
+			reset(from)
 		}
 	}
+}
+
+// enter has a connection led on, unless the link is closed.
+func (l *Link) enter(from *net.TCPConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.running.Add(1)
+	go l.join(from)
+	return true
 }
 
 // join leads one connection on. It ends when both directions have.

@@ -25,11 +25,18 @@ type Tables struct {
 	Opening int64 `json:"opening"`
 }
 
+// MarksSeen is what the marks were while a run went on: behind a failover, say.
+type MarksSeen struct {
+	Asked Moment                   `json:"asked"`
+	Marks map[string]fencing.Token `json:"marks"` // by resource key
+}
+
 // A History is a whole run.
 type History struct {
 	Ops    []Op // by Invoke
 	Locks  []LockEvent
 	Faults []Fault
+	Marks  []MarksSeen
 	Tables Tables
 }
 
@@ -117,6 +124,8 @@ func (m *merge) take(r Record) {
 		m.glances = append(m.glances, *r.Glance)
 	case r.Fault != nil:
 		m.history.Faults = append(m.history.Faults, *r.Fault)
+	case r.Marks != nil:
+		m.history.Marks = append(m.history.Marks, *r.Marks)
 	case r.Tables != nil:
 		m.history.Tables = *r.Tables
 	}

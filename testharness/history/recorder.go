@@ -14,6 +14,7 @@ type Record struct {
 	Lock   *LockEvent `json:"lock,omitempty"`
 	Glance *Glance    `json:"glance,omitempty"`
 	Fault  *Fault     `json:"fault,omitempty"`
+	Marks  *MarksSeen `json:"marks,omitempty"`
 	Tables *Tables    `json:"tables,omitempty"`
 }
 

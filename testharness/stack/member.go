@@ -120,6 +120,9 @@ func (m *Member) Start() error {
 	return nil
 }
 
+// PID is the id of its process, which must run.
+func (m *Member) PID() int { return m.cmd.Process.Pid }
+
 // Signal sends a signal, such as SIGSTOP and SIGCONT.
 func (m *Member) Signal(sig os.Signal) error {
 	if m.cmd == nil {

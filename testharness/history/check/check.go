@@ -20,7 +20,7 @@ const (
 	Durable                       // I4: a mark is never below an acknowledged claim
 	Issued                        // I5: only a holder's token is ever accepted
 	Exact                         // I6: acknowledged is there once, refused isn't there
-	Progress                      // I7: the rightful holder's claim is answered in time
+	Progress                      // I7: the rightful holder is answered, in time, and refused for a higher claim only
 	Balance                       // I10: what moves between two locks adds up
 	Linear                        // all of a key's operations together have an order
 )
@@ -45,6 +45,8 @@ type Violation struct {
 	Piece     []fmt.Stringer // the few events that prove it, in order
 	// Undecided says that the checker gave up: nothing is proved either way.
 	Undecided bool
+	// During are the faults that were at work meanwhile.
+	During []history.Fault
 }
 
 func (v Violation) String() string {
@@ -52,7 +54,30 @@ func (v Violation) String() string {
 	for _, e := range v.Piece {
 		lines = append(lines, "    "+at(e)+e.String())
 	}
+	for i := range v.During {
+		f := &v.During[i]
+		lines = append(lines, fmt.Sprintf("    at work then: [%.6f, %.6f] %s", seconds(f.Begin), seconds(f.End), f))
+	}
 	return strings.Join(lines, "\n")
+}
+
+// during returns the faults that were at work while the operations of a piece
+// were: those of other workers than its own don't matter.
+func during(piece []fmt.Stringer, faults []history.Fault) []history.Fault {
+	from, to, workers := history.Never, history.Moment(0), map[string]bool{}
+	for _, e := range piece {
+		if op, ok := e.(*history.Op); ok {
+			from, to = min(from, op.Invoke), max(to, op.Invoke, op.Return)
+			workers[op.Worker] = true
+		}
+	}
+	var out []history.Fault
+	for _, f := range faults {
+		if f.Begin <= to && f.End >= from && (!f.Worker || workers[f.Target]) {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // at says when an operation was, in seconds of the machine's clock.
@@ -63,10 +88,12 @@ func at(e fmt.Stringer) string {
 	}
 	end := "…"
 	if op.Return != 0 {
-		end = fmt.Sprintf("%.6f", time.Duration(op.Return).Seconds())
+		end = fmt.Sprintf("%.6f", seconds(op.Return))
 	}
-	return fmt.Sprintf("[%.6f, %s] ", time.Duration(op.Invoke).Seconds(), end)
+	return fmt.Sprintf("[%.6f, %s] ", seconds(op.Invoke), end)
 }
+
+func seconds(m history.Moment) float64 { return time.Duration(m).Seconds() }
 
 // A Verdict is what one checker found.
 type Verdict struct {
@@ -90,13 +117,15 @@ func (v Verdict) shortest() Violation {
 type Report struct{ Verdicts []Verdict }
 
 // OK reports whether no checker found anything.
-func (r Report) OK() bool {
+func (r Report) OK() bool { return r.Violations() == 0 }
+
+// Violations is how many all checkers found.
+func (r Report) Violations() int {
+	n := 0
 	for _, v := range r.Verdicts {
-		if len(v.Violations) > 0 {
-			return false
-		}
+		n += len(v.Violations)
 	}
-	return true
+	return n
 }
 
 // Broken returns the invariants of which a violation was proved.
@@ -152,7 +181,13 @@ func NewLimits() Limits {
 // Check runs all checkers.
 func Check(h *history.History, limits Limits) Report {
 	f := learn(h)
-	return Report{[]Verdict{
+	r := Report{[]Verdict{
 		f.order(), f.barrier(), f.read(), f.durable(), f.issued(), f.exact(), f.progress(limits), f.balance(), f.linear(limits),
 	}}
+	for _, v := range r.Verdicts {
+		for i := range v.Violations {
+			v.Violations[i].During = during(v.Violations[i].Piece, h.Faults)
+		}
+	}
+	return r
 }

@@ -1,6 +1,8 @@
 package check_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -120,6 +122,17 @@ func TestCheck_Durable(t *testing.T) {
 	broken(t, s, check.Durable, "claim order:1 token 20 → ok")
 }
 
+// A mark that was lost in between and is there again at the end.
+func TestCheck_DurableMeanwhile(t *testing.T) {
+	s := takeover()
+	s.Marks = []history.MarksSeen{{Asked: s.tick(), Marks: map[string]fencing.Token{key: 20}}}
+	right(t, s)
+	s.Marks[0].Marks[key] = 10
+	broken(t, s, check.Durable, "claim order:1 token 20 → ok")
+	s.Marks[0].Asked = 1 // before anybody was told of it
+	right(t, s)
+}
+
 func TestCheck_Issued(t *testing.T) {
 	t.Run("forged", func(t *testing.T) {
 		s := takeover()
@@ -231,7 +244,31 @@ func TestCheck_Progress(t *testing.T) {
 		right(t, s)
 		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeEvicted
 		op.Retag = false
-		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10 → refused LF005")
+		broken(t, s, check.Progress, "claim order:1 token 10 → refused LF005")
+	})
+	t.Run("told of a higher token", func(t *testing.T) {
+		for _, code := range []fencing.Code{fencing.CodeStale, fencing.CodeEvicted} {
+			s := held()
+			s.claim(10)
+			op := s.refused(history.KindWrite, 10)
+			op.Code = code
+			broken(t, s, check.Progress, "write order:1 token 10: row 1 → refused "+string(code))
+			s.claim(20).Invoke = op.Return - 1 // whatever comes of it
+			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) > 0 {
+				t.Errorf("%s: got %s, want nothing", code, got.Violations[0])
+			}
+		}
+	})
+	t.Run("not answered", func(t *testing.T) {
+		s := held()
+		s.claim(10)
+		op := s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 10), Rows: []history.Row{s.row(key, 10, 0)}})
+		op.Outcome = history.OutcomeUnknown
+		right(t, s) // nobody knows since when the connection was broken
+		op.Opened = op.Invoke - 1
+		broken(t, s, check.Progress, "etcd: token 10", "write order:1 token 10: row 1 → unknown")
+		op.Retag = true
+		right(t, s)
 	})
 	t.Run("slow", func(t *testing.T) {
 		s := held()
@@ -263,7 +300,7 @@ func TestCheck_Progress(t *testing.T) {
 	t.Run("the lock went away meanwhile", func(t *testing.T) {
 		s := held()
 		op := s.claim(10)
-		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeStale
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeNotHolder
 		s.holds(key, 20)
 		op.Return = s.tick()
 		s.claim(20)
@@ -325,4 +362,30 @@ func TestCheck_Linear(t *testing.T) {
 		s.write(20)
 		right(t, s)
 	})
+}
+
+// What is printed says what was broken then, unless it was another worker.
+func TestReport_Print(t *testing.T) {
+	s := takeover()
+	op := s.write(10)
+	for _, f := range []history.Fault{
+		{Kind: "failover", Begin: op.Invoke, End: op.Return},
+		{Kind: "pause worker", Target: "w", Worker: true, Begin: op.Invoke - 1, End: op.Invoke},
+		{Kind: "pause worker", Target: "another", Worker: true, Begin: op.Invoke, End: op.Return},
+		{Kind: "kill proxy", Target: "proxy-1", Begin: op.Return + 1, End: op.Return + 2},
+	} {
+		s.Faults = append(s.Faults, f)
+	}
+	var out strings.Builder
+	check.Check(&s.History, check.NewLimits()).Print(&out)
+	piece, _, _ := strings.Cut(out.String()[strings.Index(out.String(), "\nI1 order,"):], "\n\n")
+	var got []string
+	for line := range strings.Lines(piece) {
+		if _, what, ok := strings.Cut(line, "fault: "); ok {
+			got = append(got, strings.TrimSpace(what))
+		}
+	}
+	if want := []string{"failover", "pause worker w"}; !slices.Equal(got, want) {
+		t.Errorf("got faults %q, want %q, in:\n%s", got, want, piece)
+	}
 }

@@ -17,6 +17,7 @@ type facts struct {
 	writer  map[int64]*history.Op           // who wrote, or meant to write, a row
 	claims  map[string][]*history.Op        // by key, in the order of Invoke
 	mine    map[string][]*history.Op        // the operations of a worker, in its own order
+	highest map[string][]fencing.Token      // by key, the highest token of the first i of those claims
 	holding map[fencing.Pair]history.Tenure // who was a holder, and when
 	first   map[fencing.Pair]history.Moment // when a pair was claimed first, whatever came of it
 }
@@ -25,6 +26,7 @@ func learn(h *history.History) *facts {
 	f := &facts{
 		History: h, rows: map[string][]history.Row{}, there: map[int64]history.Row{}, writer: map[int64]*history.Op{},
 		claims: map[string][]*history.Op{}, mine: map[string][]*history.Op{}, first: map[fencing.Pair]history.Moment{},
+		highest: map[string][]fencing.Token{},
 		holding: history.Holdings(history.Tenures(h.Locks)),
 	}
 	known := map[string]bool{}
@@ -53,6 +55,13 @@ func learn(h *history.History) *facts {
 		f.keys = append(f.keys, key)
 	}
 	slices.Sort(f.keys)
+	for _, key := range f.keys {
+		highest := []fencing.Token{0}
+		for i, op := range f.claims[key] {
+			highest = append(highest, max(highest[i], op.Token(key)))
+		}
+		f.highest[key] = highest
+	}
 	for _, rows := range f.rows {
 		slices.SortFunc(rows, func(a, b history.Row) int { return cmp.Compare(a.ID, b.ID) })
 	}

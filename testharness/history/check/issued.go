@@ -2,14 +2,15 @@ package check
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 )
 
-// durable looks whether each mark at the end is at least as high as every claim
-// that was ever acknowledged. It needs no clock; where there are no marks at all
-// there was no fencing, and nothing to judge.
+// durable looks whether each mark, at the end and whenever the marks were looked
+// at, is at least as high as every claim that had been acknowledged by then.
+// Where there are no marks at the end there was no fencing, and nothing to judge.
 func (f *facts) durable() Verdict {
 	v := Verdict{Invariant: Durable}
 	if len(f.Tables.Marks) == 0 {
@@ -26,8 +27,27 @@ func (f *facts) durable() Verdict {
 					Text: fmt.Sprintf("the mark at the end is %d, and a claim of %d was acknowledged", mark, op.Token(key)), Piece: []fmt.Stringer{op}})
 			}
 		}
+		f.durableThen(key, &v)
 	}
 	return v
+}
+
+// durableThen is durable for the marks that were seen during the run. It needs
+// the one clock of the machine.
+func (f *facts) durableThen(key string, v *Verdict) {
+	walls := f.walls(key)
+	for _, seen := range f.Marks {
+		n := sort.Search(len(walls), func(i int) bool { return walls[i].claim.Return >= seen.Asked })
+		if n == 0 {
+			continue
+		}
+		v.Judged++
+		highest := walls[n-1].highest
+		if mark := seen.Marks[key]; mark < highest.Token(key) {
+			v.Violations = append(v.Violations, Violation{Invariant: Durable, Key: key, Piece: []fmt.Stringer{highest},
+				Text: fmt.Sprintf("the mark was %d at %.6f, and a claim of %d had been acknowledged", mark, seconds(seen.Asked), highest.Token(key))})
+		}
+	}
 }
 
 // issued looks whether every token that was accepted had been its lock's

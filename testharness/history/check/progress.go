@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -11,12 +12,19 @@ import (
 // progress looks whether claims of rightful holders were answered yes, and in
 // time: of those who held all locks that they named from before the claim to
 // after its answer, while nothing that they needed was broken or had been
-// shortly before.
+// shortly before. What else they asked then must have been answered, whatever
+// the answer was. And nobody is ever told of a higher token that nobody had
+// claimed.
 func (f *facts) progress(limits Limits) Verdict {
 	v := Verdict{Invariant: Progress}
 	for i := range f.Ops {
 		op := &f.Ops[i]
-		if op.Kind != history.KindClaim || op.Return == 0 || op.Lie || !f.rightful(op) || f.disturbed(op, limits.Recovery) {
+		f.overtaken(op, &v)
+		if op.Return == 0 || op.Lie || op.Kind == history.KindAcquire || op.Kind == history.KindRelease || !f.rightful(op) || f.disturbed(op, limits.Recovery) {
+			continue
+		}
+		if op.Kind != history.KindClaim {
+			f.answered(op, &v)
 			continue
 		}
 		unsent := op.Outcome == history.OutcomeRefused && op.Code == ""
@@ -34,6 +42,36 @@ func (f *facts) progress(limits Limits) Verdict {
 		}
 	}
 	return v
+}
+
+// answered is for reads and writes in a session that was opened when nothing
+// was broken; of others it isn't known.
+func (f *facts) answered(op *history.Op, v *Verdict) {
+	if op.Opened == 0 || op.Retag {
+		return
+	}
+	v.Judged++
+	if op.Outcome == history.OutcomeUnknown {
+		v.Violations = append(v.Violations, f.hindered(op, "a rightful holder was not answered"))
+	}
+}
+
+// overtaken looks whether there is a claim of a higher token behind each refusal
+// that says so. A session that presented another tag before may be told of that.
+func (f *facts) overtaken(op *history.Op, v *Verdict) {
+	if op.Code != fencing.CodeStale && op.Code != fencing.CodeEvicted || op.Retag || op.Kind == history.KindAcquire || op.Kind == history.KindRelease {
+		return
+	}
+	v.Judged++
+	for _, p := range op.Tag {
+		begun := f.claims[p.Key]
+		n := sort.Search(len(begun), func(i int) bool { return begun[i].Invoke > op.Return })
+		if f.highest[p.Key][n] > p.Token {
+			return
+		}
+	}
+	v.Violations = append(v.Violations, Violation{Invariant: Progress, Key: op.Tag[0].Key, Piece: []fmt.Stringer{op},
+		Text: "a holder was told of a higher token, and nobody had claimed one"})
 }
 
 func (f *facts) hindered(op *history.Op, text string) Violation {
