@@ -50,7 +50,7 @@ func (w *worker) transferring(ctx context.Context, s *session) *session {
 // go on writing after that, until they are told twice that it is over.
 func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session {
 	tag := make([]fencing.Pair, len(locks))
-	w.starved = false
+	w.starved, w.doubt = false, false
 	for i, l := range locks {
 		tag[i] = l.pair
 		w.starved = w.starved || l.starved
@@ -62,7 +62,7 @@ func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session
 	}
 	rounds := 1 + w.random.IntN(mostRounds)
 	for range rounds {
-		if !ok || ctx.Err() != nil || !held(locks) {
+		if !ok || w.doubt || ctx.Err() != nil || !held(locks) {
 			break
 		}
 		s, ok = w.round(ctx, s, tag)
@@ -71,7 +71,7 @@ func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session
 	for _, l := range locks {
 		w.giveBack(ctx, l)
 	}
-	for refusals, i := 0, 0; defiant && s != nil && i < defiantRounds && refusals < 2; i++ {
+	for refusals, i := 0, 0; defiant && !w.doubt && s != nil && i < defiantRounds && refusals < 2; i++ {
 		if s, ok = w.round(ctx, s, tag); !ok {
 			refusals++
 		}
@@ -83,7 +83,7 @@ func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session
 // is idle: both are the holder's.
 func (w *worker) working(ctx context.Context, tag []fencing.Pair) {
 	s, ok := w.entering(ctx, nil, tag, false)
-	for i := 0; ok && i < defiantRounds; i++ {
+	for i := 0; ok && !w.doubt && i < defiantRounds; i++ {
 		s, ok = w.round(ctx, s, tag)
 	}
 	if s != nil {

@@ -66,7 +66,7 @@ func (r Result) Print(to io.Writer) {
 // which some are missing says nothing of a run with it.
 func Missing(report check.Report) []check.Invariant {
 	broken := report.Broken()
-	return slices.DeleteFunc([]check.Invariant{check.Order, check.Barrier, check.Read, check.Linear}, func(i check.Invariant) bool {
+	return slices.DeleteFunc([]check.Invariant{check.Order, check.Barrier, check.Read, check.Several, check.Linear}, func(i check.Invariant) bool {
 		return slices.Contains(broken, i)
 	})
 }

@@ -31,6 +31,9 @@ type worker struct {
 	nextID int64
 	// starved says that a lock it holds now isn't renewed.
 	starved bool
+	// doubt says that a transfer under its locks got no answer. It may be carried
+	// out still, and only a claim of new tokens tells that it won't be.
+	doubt bool
 }
 
 // tellEvery is how often a worker says what it has done.

@@ -60,7 +60,7 @@ func (w *worker) write(ctx context.Context, s *session) (left *session, over boo
 	f := draw(w, forms()...)
 	switch {
 	case len(s.tag) > 1:
-		f = form{"transfer", 2, transfer}
+		f = draw(w, form{"transfer", 2, transfer}, form{"transfer of what was read", 2, transferRead})
 	case s.local:
 		f = form{"block with set local", 2, block}
 	}
@@ -69,15 +69,16 @@ func (w *worker) write(ctx context.Context, s *session) (left *session, over boo
 		p := s.tag[i*len(s.tag)/f.rows]
 		op.Rows = append(op.Rows, history.Row{ID: w.id(), Key: p.Key, Token: p.Token})
 	}
-	switch f.name {
-	case "transfer":
+	switch {
+	case len(s.tag) > 1:
 		op.Move = &history.Move{From: s.tag[0].Key, To: s.tag[1].Key, Amount: int64(w.random.IntN(200) - 100)}
-	case "block", "block with set local", "block, from a savepoint on":
+	case strings.HasPrefix(f.name, "block"):
 		op.Undone = []int64{w.id()}
 	}
 	w.record.Begin(op)
 	settle(op, f.run(ctx, s, op))
 	w.end(op)
+	w.doubt = w.doubt || op.Move != nil && op.Outcome == history.OutcomeUnknown
 	return s.after(op), lostLock(op)
 }
 
@@ -258,25 +259,4 @@ func copyIn(ctx context.Context, s *session, op *history.Op) error {
 			return []any{r.ID, r.Key, int64(r.Token)}, nil
 		}))
 	return err
-}
-
-// transfer moves money between the accounts of two locks, and counts in both.
-func transfer(ctx context.Context, s *session, op *history.Op) error {
-	err := s.exec(ctx, "BEGIN")
-	for i := range op.Rows {
-		amount := op.Move.Amount
-		if op.Rows[i].Key == op.Move.From {
-			amount = -amount
-		}
-		if err == nil {
-			_, err = s.conn.Exec(ctx, "UPDATE account SET balance = balance + $2 WHERE key = $1", op.Rows[i].Key, amount)
-		}
-		if i > 0 {
-			s.stall() // with one of two locks in use
-		}
-		if err == nil {
-			err = s.put(ctx, &op.Rows[i])
-		}
-	}
-	return s.finish(ctx, err)
 }

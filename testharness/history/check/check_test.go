@@ -310,11 +310,18 @@ func TestCheck_Progress(t *testing.T) {
 	})
 }
 
-func TestCheck_Balance(t *testing.T) {
-	s := takeover()
-	transfer(s, 20, 21)
-	s.Tables.Balances[key] += 5
-	broken(t, s, check.Balance)
+func TestCheck_Several(t *testing.T) {
+	t.Run("money is lost", func(t *testing.T) {
+		s := takeover()
+		transfer(s, 20, 21)
+		s.Tables.Balances[key] += 5
+		broken(t, s, check.Several)
+	})
+	t.Run("one of two locks is lost", func(t *testing.T) {
+		s := takeover()
+		transfer(s, 10, 21)
+		broken(t, s, check.Several, "write order:1 token 20", "token 20, number 3", "5 from order:1 to order:2 → ok", "row 5 of order:1, token 10")
+	})
 }
 
 func TestCheck_Linear(t *testing.T) {
