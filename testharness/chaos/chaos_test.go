@@ -33,7 +33,7 @@ func build(t *testing.T, dir, name string) string {
 func options(t *testing.T, program, self string) chaos.Options {
 	t.Helper()
 	o := chaos.NewOptions([]string{program}, []string{self, "serve"})
-	o.Duration, o.After, o.Takeovers, o.Workers, o.Keys = 5*time.Second, time.Second, 60, 15, 4
+	o.Duration, o.After, o.Takeovers, o.Workers, o.Keys = 5*time.Second, time.Second, 40, 14, 4
 	o.Dir = filepath.Join(t.TempDir(), "history")
 	return o
 }
@@ -101,7 +101,7 @@ func fenced(t *testing.T, o chaos.Options) {
 }
 
 func straight(t *testing.T, o chaos.Options) {
-	o.Straight = true
+	o.Straight, o.Takeovers = true, 70 // for a transfer that goes wrong, too
 	if missing := chaos.Missing(play(t, o).Report); len(missing) > 0 {
 		t.Errorf("without fencing nothing broke %v", missing)
 	}

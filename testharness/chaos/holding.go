@@ -15,7 +15,7 @@ const (
 	defiantRounds = 8
 	// lookBack is how far below its own token a holder reads, in revisions of
 	// etcd: a minute or so, which is longer than anybody is paused.
-	lookBack = 5000
+	lookBack = 2500
 	// besides is how often a holder opens a second session.
 	besides = 0.1
 	// claimTries is how often a holder claims before it gives up.

@@ -63,9 +63,9 @@ func linkModes() []fault.Mode {
 // to the second is there, whoever dialled.
 const both = "↔"
 
-// setLinks puts all links between parties into a mode: target is the beginnings
-// of their names.
-func (c *cluster) setLinks(target string, mode fault.Mode) (func(context.Context) error, error) {
+// modes are those of all links between parties: target is the beginnings of their
+// names.
+func (c *cluster) modes(target string, mode fault.Mode) map[string]fault.Mode {
 	from, to, _ := strings.Cut(strings.Replace(target, both, "→", 1), "→")
 	modes := map[string]fault.Mode{}
 	if strings.Contains(target, both) {
@@ -76,6 +76,12 @@ func (c *cluster) setLinks(target string, mode fault.Mode) (func(context.Context
 	for _, name := range c.linksTo(from, to) {
 		modes[name] = mode
 	}
+	return modes
+}
+
+// setLinks puts all links between parties into a mode.
+func (c *cluster) setLinks(target string, mode fault.Mode) (func(context.Context) error, error) {
+	modes := c.modes(target, mode)
 	if len(modes) == 0 {
 		return nil, fmt.Errorf("no link is called %s", target)
 	}

@@ -86,7 +86,7 @@ func (w *worker) loop(ctx context.Context) {
 		switch n := w.random.Float64(); {
 		case n < 0.06 && w.Lies:
 			s = w.lieOnce(ctx, s)
-		case n < 0.25:
+		case n < 0.35:
 			s = w.transferring(ctx, s)
 		default:
 			s = w.holding(ctx, s)

@@ -250,3 +250,13 @@ func TestLink_Close(t *testing.T) {
 	ended(t, conn)
 	conn.Close()
 }
+
+func TestMode_Reversed(t *testing.T) {
+	for _, c := range []struct{ mode, want fault.Mode }{
+		{fault.SilentThere, fault.SilentBack}, {fault.SilentBack, fault.SilentThere}, {fault.Silent, fault.Silent}, {fault.Cut, fault.Cut},
+	} {
+		if got := c.mode.Reversed(); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.mode, got, c.want)
+		}
+	}
+}

@@ -13,9 +13,10 @@ func inClaims() []mutant {
 			"	raised := make(chan struct{})\n	go func() {\n		defer close(raised)\n		defer cancel()\n		_, _ = c.raise(ctx, database, p, v, &ClaimReport{})\n	}()\n" +
 				"	select {\n	case <-raised:\n	case <-time.After(100 * time.Millisecond):\n	}\n	if v.Revision > 0 {\n		return OutcomeRaised, nil\n	}\n	for range raiseTries {"}},
 			test{"fencing", "TestClaimer_WaitsForCheckedTransactions", "answered early"}},
-		{"no-verify", noPoisoning, "etcd is asked whether the token is the holder's", []edit{{claimerGo,
-			"	if err == nil {\n		return v, nil\n	}\n	var refusal *Error",
-			"	if v.Revision = max(v.Revision, int64(p.Token)); err == nil || v.Cluster != \"\" {\n		return v, nil\n	}\n	var refusal *Error"}},
+		{"no-verify", noPoisoning, "etcd is asked whether the token is the holder's", []edit{
+			{claimerGo, "	if err == nil {\n		return v, nil\n	}\n	var refusal *Error",
+				"	if v.Revision = max(v.Revision, int64(p.Token)); err == nil || v.Cluster != \"\" {\n		return v, nil\n	}\n	var refusal *Error"},
+			{"leases/authority.go", "return fencing.Verification{}, q.refuse(key, token)", "return fencing.Verification{Cluster: q.cluster, Revision: q.revision}, q.refuse(key, token)"}},
 			test{"fencing", "TestClaimer_Outcomes", "a waiter's token"}},
 		{"waiter-accepted", noPoisoning, "only the first in line is the holder",
 			[]edit{{"leases/authority.go", "if holder == nil || holder.token != token {", "if holder == nil || q.find(token) < 0 {"}},

@@ -81,7 +81,7 @@ func (f *facts) read() Verdict {
 				}
 				v.Judged++
 				if final := below[p.Key].between(op.Seen.Floor, p.Token); !final.same(*op.Seen) {
-					v.Violations = append(v.Violations, f.missed(claim, op, p, final))
+					v.Violations = append(v.Violations, f.missed(claim, op, p, final, len(v.Violations) < explained))
 				}
 			}
 		}
@@ -125,11 +125,18 @@ func (l lower) at(token fencing.Token) digest {
 	return l.sums[sort.Search(len(l.rows), func(i int) bool { return l.rows[i].Token >= token })]
 }
 
+// explained is of how many reads that missed something it is looked for what
+// that was, each time among all rows of a key.
+const explained = 100
+
 // missed names the row that a read missed, if it is a single one, or all that
 // can have been committed after the claim was made.
-func (f *facts) missed(claim, read *history.Op, p fencing.Pair, final digest) Violation {
+func (f *facts) missed(claim, read *history.Op, p fencing.Pair, final digest, explain bool) Violation {
 	v := Violation{Invariant: Read, Key: p.Key, Piece: []fmt.Stringer{claim, read},
 		Text: fmt.Sprintf("a read under token %d saw %d rows of lower tokens, and at the end there are %d", p.Token, read.Seen.Count, final.Count)}
+	if v.unexplained = !explain; v.unexplained {
+		return v
+	}
 	var late []history.Row
 	for _, r := range f.rows[p.Key] {
 		op := f.writer[r.ID]

@@ -45,6 +45,8 @@ type Violation struct {
 	Piece     []fmt.Stringer // the few events that prove it, in order
 	// Undecided says that the checker gave up: nothing is proved either way.
 	Undecided bool
+	// unexplained says that the piece doesn't tell the cause.
+	unexplained bool
 	// During are the faults that were at work meanwhile.
 	During []history.Fault
 }
@@ -102,11 +104,11 @@ type Verdict struct {
 	Violations []Violation
 }
 
-// shortest is the violation whose piece is the shortest.
+// shortest is the violation whose piece is the shortest; the first one has one.
 func (v Verdict) shortest() Violation {
 	best := v.Violations[0]
 	for _, other := range v.Violations[1:] {
-		if len(other.Piece) < len(best.Piece) {
+		if !other.unexplained && len(other.Piece) < len(best.Piece) {
 			best = other
 		}
 	}

@@ -1,8 +1,6 @@
 package check_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -369,30 +367,4 @@ func TestCheck_Linear(t *testing.T) {
 		s.write(20)
 		right(t, s)
 	})
-}
-
-// What is printed says what was broken then, unless it was another worker.
-func TestReport_Print(t *testing.T) {
-	s := takeover()
-	op := s.write(10)
-	for _, f := range []history.Fault{
-		{Kind: "failover", Begin: op.Invoke, End: op.Return},
-		{Kind: "pause worker", Target: "w", Worker: true, Begin: op.Invoke - 1, End: op.Invoke},
-		{Kind: "pause worker", Target: "another", Worker: true, Begin: op.Invoke, End: op.Return},
-		{Kind: "kill proxy", Target: "proxy-1", Begin: op.Return + 1, End: op.Return + 2},
-	} {
-		s.Faults = append(s.Faults, f)
-	}
-	var out strings.Builder
-	check.Check(&s.History, check.NewLimits()).Print(&out)
-	piece, _, _ := strings.Cut(out.String()[strings.Index(out.String(), "\nI1 order,"):], "\n\n")
-	var got []string
-	for line := range strings.Lines(piece) {
-		if _, what, ok := strings.Cut(line, "fault: "); ok {
-			got = append(got, strings.TrimSpace(what))
-		}
-	}
-	if want := []string{"failover", "pause worker w"}; !slices.Equal(got, want) {
-		t.Errorf("got faults %q, want %q, in:\n%s", got, want, piece)
-	}
 }
