@@ -355,6 +355,34 @@ func TestCheck_Linear(t *testing.T) {
 		s.write(30)
 		right(t, s)
 	})
+	t.Run("a claim that was refused raises the mark all the same", func(t *testing.T) {
+		for name, change := range map[string]func(*history.Op){
+			"not in time":        func(op *history.Op) { op.Code = fencing.CodeClaimTimeout },
+			"unverified":         func(op *history.Op) { op.Code = fencing.CodeUnverified },
+			"of another key":     func(op *history.Op) { op.Tag = append(op.Tag, tag(other, 1)...) },
+			"before it was held": func(op *history.Op) { op.Code = fencing.CodeNotHolder },
+		} {
+			s := takeover()
+			s.holds(key, 30)
+			op := s.refused(history.KindClaim, 30)
+			change(op)
+			s.refused(history.KindWrite, 20)
+			s.write(30)
+			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Linear); len(got.Violations) > 0 {
+				t.Errorf("%s: got %s, want nothing", name, got.Violations[0])
+			}
+			s.write(20)
+			broken(t, s, check.Linear, "write order:1 token 20: row 7 → ok")
+		}
+	})
+	t.Run("a claim without an answer is none of what is wrong later", func(t *testing.T) {
+		s := takeover()
+		s.claim(30).Outcome = history.OutcomeUnknown
+		s.refused(history.KindWrite, 20)
+		s.claim(40)
+		s.claim(35)
+		broken(t, s, check.Linear, "claim order:1 token 30 → unknown", "claim order:1 token 40", "claim order:1 token 35")
+	})
 	t.Run("a write without an answer is carried out later", func(t *testing.T) {
 		s := takeover()
 		late := s.do(history.Op{Worker: "slow", Kind: history.KindWrite, Tag: tag(key, 20), Rows: []history.Row{s.row(key, 20, 0)}})

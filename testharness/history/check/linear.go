@@ -48,7 +48,7 @@ type effect uint8
 
 const (
 	effectClaim      effect = iota + 1 // raises the mark to the token, which is not below it
-	effectClaimMaybe                   // the same, or nothing where the mark is higher: there was no answer
+	effectClaimMaybe                   // the same, or nothing where the mark is higher: nobody was told
 	effectStale                        // finds the mark above the token
 	effectWrite                        // finds the mark at the token, and counts from first to last
 	effectRead                         // finds the counter at last
@@ -101,7 +101,13 @@ func (f *facts) steps(key string) []*step {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *step) int { return cmp.Compare(a.op.Invoke, b.op.Invoke) })
-	return out
+	// The first of a token's claims that may still be carried out stands for all.
+	maybe := map[fencing.Token]bool{}
+	return slices.DeleteFunc(out, func(s *step) bool {
+		again := maybe[s.token]
+		maybe[s.token] = again || s.effect == effectClaimMaybe
+		return again && s.effect == effectClaimMaybe
+	})
 }
 
 // step is nil for an operation that says nothing: a refusal for another reason
@@ -110,6 +116,8 @@ func (f *facts) step(op *history.Op, key string, token fencing.Token) *step {
 	s := &step{op: op, token: token, ended: op.Ended()}
 	ok := op.Outcome == history.OutcomeOK
 	switch {
+	case f.maybe(op, key, token):
+		s.effect, s.ended = effectClaimMaybe, history.Never
 	case op.Outcome == history.OutcomeRefused:
 		// Of several locks it isn't known which of them was lost.
 		if op.Code != fencing.CodeStale || len(op.Tag) > 1 || op.Kind == history.KindRelease || op.Kind == history.KindAcquire {
@@ -118,8 +126,6 @@ func (f *facts) step(op *history.Op, key string, token fencing.Token) *step {
 		s.effect = effectStale
 	case op.Kind == history.KindClaim && ok:
 		s.effect = effectClaim
-	case op.Kind == history.KindClaim:
-		s.effect = effectClaimMaybe
 	case op.Kind == history.KindRead && ok && op.Seen != nil && op.Key == key:
 		s.effect, s.last = effectRead, op.Seen.N
 	case op.Kind == history.KindWrite && (ok || f.committed(op)):
@@ -138,4 +144,21 @@ func (f *facts) step(op *history.Op, key string, token fencing.Token) *step {
 		return nil
 	}
 	return s
+}
+
+// maybe reports whether a claim may have raised the mark of one of its keys, or
+// may do so later, though nobody was told: it wasn't answered, or not in time
+// (LF008, LF003), or refused for another of its keys, or before its client's turn
+// came, upon which the session's next statement claims again. A token that never
+// was a holder's doesn't count, for it may never be accepted.
+func (f *facts) maybe(op *history.Op, key string, token fencing.Token) bool {
+	if op.Kind != history.KindClaim || op.Outcome == history.OutcomeOK {
+		return false
+	}
+	if op.Outcome == history.OutcomeUnknown {
+		return true
+	}
+	stale := op.Code == fencing.CodeStale && len(op.Tag) == 1
+	_, held := f.holding[fencing.Pair{Key: key, Token: token}]
+	return op.Code != "" && !stale && held
 }

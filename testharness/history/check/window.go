@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -89,14 +90,18 @@ const shrinkable = 500
 
 // shrink leaves out what isn't needed for there to be no order: what comes
 // later, as long as nothing reaches over the cut, and steps that change nothing.
+// A claim without an answer may reach over it: it can always be the last.
 func (w *window) shrink(limits Limits) {
+	slices.SortStableFunc(w.steps, func(a, b *step) int { return cmp.Compare(a.op.Invoke, b.op.Invoke) })
 	var busy history.Moment
 	for i, s := range w.steps {
 		if i > 0 && s.op.Invoke > busy && w.illegal(w.steps[:i], limits) {
 			w.steps = w.steps[:i]
 			break
 		}
-		busy = max(busy, s.ended)
+		if s.effect != effectClaimMaybe {
+			busy = max(busy, s.ended)
+		}
 	}
 	if len(w.steps) > shrinkable {
 		return
