@@ -55,7 +55,9 @@ func (w *worker) under(ctx context.Context, s *session, locks ...*lock) *session
 		tag[i] = l.pair
 		w.starved = w.starved || l.starved
 	}
-	w.stall() // and with it perhaps the lock, before it was ever claimed
+	if w.starved && w.chance(0.15) {
+		w.nap() // until the lock is lost before it was ever claimed, perhaps
+	}
 	s, ok := w.entering(ctx, s, tag, true)
 	if ok && w.chance(besides) {
 		w.working(ctx, tag)

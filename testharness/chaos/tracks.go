@@ -28,8 +28,10 @@ func (o *Options) databaseTrack() fault.Track {
 		return fault.Card{Kind: kind, Targets: []string{""}, Most: most}
 	}
 	return fault.Track{Name: "database", Least: 4 * time.Second, Most: 12 * time.Second, Cards: []fault.Card{
-		card(failover, time.Second), card(failoverOld, 5*time.Second), card(failoverLate, 3*time.Second), card(stopPrimary, time.Second), card(killPrimary, time.Second),
+		card(failover, time.Second), card(failoverOld, 5*time.Second), card(stopPrimary, time.Second), card(killPrimary, time.Second),
 		card(killStandby, 3*time.Second), card(killBackend, time.Second), card(pausePrimary, 3*time.Second),
+		// Long enough for leases to run out whose holders wait for a commit.
+		{Kind: failoverLate, Targets: []string{""}, Least: 2 * time.Second, Most: 5 * time.Second},
 	}}
 }
 

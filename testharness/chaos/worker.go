@@ -118,9 +118,11 @@ func (w *worker) chance(p float64) bool { return w.random.Float64() < p }
 // lease does so more often, for there it matters.
 func (w *worker) stall() {
 	if p := 0.002; w.chance(p) || w.starved && w.chance(20*p) {
-		<-time.After(w.between(0, 2*w.MostTTL))
+		w.nap()
 	}
 }
+
+func (w *worker) nap() { <-time.After(w.between(0, 2*w.MostTTL)) }
 
 // between draws a duration.
 func (w *worker) between(least, most time.Duration) time.Duration {

@@ -13,13 +13,11 @@ import (
 func TestReport_Print(t *testing.T) {
 	s := takeover()
 	op := s.write(10)
-	for _, f := range []history.Fault{
+	s.Faults = []history.Fault{
 		{Kind: "failover", Begin: op.Invoke, End: op.Return},
 		{Kind: "pause worker", Target: "w", Worker: true, Begin: op.Invoke - 1, End: op.Invoke},
 		{Kind: "pause worker", Target: "another", Worker: true, Begin: op.Invoke, End: op.Return},
 		{Kind: "kill proxy", Target: "proxy-1", Begin: op.Return + 1, End: op.Return + 2},
-	} {
-		s.Faults = append(s.Faults, f)
 	}
 	var out strings.Builder
 	check.Check(&s.History, check.NewLimits()).Print(&out)
