@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Superseded returns an *Error with CodeStale if a token of tag is below the
+// Superseded returns an *Error with CodeStale if a token of pairs is below the
 // mark of its key in database, also if a claim that is under way raises the mark
 // above it before ctx ends, one with CodeLineage if this Claimer claimed it in a
 // lineage that is over, and nil if neither is so. Any other error means that it
 // can't be told.
-func (c *Claimer) Superseded(ctx context.Context, database string, tag Tag) error {
+func (c *Claimer) Superseded(ctx context.Context, database string, pairs []Pair) error {
 	for {
 		// In this order: a claim that isn't under way any more has its mark.
 		claiming, err := c.Store.claiming(ctx, database)
 		if err != nil {
 			return fmt.Errorf("look for claims: %w", err)
 		}
-		for _, p := range tag {
+		for _, p := range pairs {
 			then, known := c.known.get(database, p)
 			m, now, err := c.Store.mark(ctx, database, p.Key)
 			if err != nil {

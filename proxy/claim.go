@@ -74,7 +74,7 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 	s.mu.Lock()
 	s.coming = tag
 	s.mu.Unlock()
-	s.srv.retag(s, tag)
+	s.srv.retag(s, tag, s.txn.held)
 	if len(tag) == 0 {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 		s.settleOn(m)
 		return nil
 	default:
-		s.srv.retag(s, before)
+		s.srv.retag(s, before, s.txn.held)
 		s.claimEnded()
 		s.refuse(refused, settings)
 		return refused

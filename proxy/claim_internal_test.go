@@ -21,7 +21,7 @@ func (o *overtaken) Claim(_ context.Context, database string, p fencing.Pair) er
 	return nil
 }
 
-func (o *overtaken) Superseded(context.Context, string, fencing.Tag) error { return nil }
+func (o *overtaken) Superseded(context.Context, string, []fencing.Pair) error { return nil }
 
 // A session whose own claim is under way is found by a higher one, although
 // the backend doesn't have the tag yet.

@@ -72,17 +72,18 @@ const evictedWait = time.Second
 func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	s.mu.Lock()
 	victim, guarded := s.victim, s.guarded
+	between := s.status == wire.StatusIdle && s.queue.Len() == 0
 	s.mu.Unlock()
 	if victim != nil || !guarded || r.Code != "57P01" {
 		return victim
 	}
-	tag := s.listedTag()
-	if len(tag) == 0 {
+	pairs := s.shown(between)
+	if len(pairs) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(s.srv.ctx, evictedWait)
 	defer cancel()
-	err := s.claims().Superseded(ctx, s.database, tag)
+	err := s.claims().Superseded(ctx, s.database, pairs)
 	var stale *fencing.Error
 	switch {
 	case !errors.As(err, &stale):
@@ -97,10 +98,16 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 		With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
 }
 
-func (s *session) listedTag() fencing.Tag {
+// shown is what a claim may have ended the session for: its tag, and unless it
+// is between transactions those that the open one has had before, whose marks it
+// may have locked too.
+func (s *session) shown(between bool) []fencing.Pair {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
-	return s.listed
+	if between {
+		return s.listed
+	}
+	return union(s.listed, s.former)
 }
 
 // answerInFlight answers the requests that were in flight when the backend

@@ -210,3 +210,39 @@ func (s *stack) startup(proxy int, key string, token fencing.Token) *pgx.Conn {
 	s.t.Cleanup(func() { c.Close(context.Background()) })
 	return c
 }
+
+// A claim may end a session for a tag that its open transaction has had, and
+// that isn't its own any more as far as the proxy has followed: its mark is
+// locked still.
+func TestSession_EvictedForFormerTag(t *testing.T) {
+	s := newStack(t, 2)
+	n := 0
+	for name, after := range map[string][]string{
+		"another tag":                   nil,
+		"rolled back to the one before": {"ROLLBACK TO s"},
+	} {
+		for _, via := range []int{0, 1} {
+			for _, mode := range protocols {
+				t.Run(fmt.Sprintf("%s/via%d/%v", name, via, mode), func(t *testing.T) {
+					n++
+					outer, inner := fmt.Sprintf("outer%d", n), fmt.Sprintf("inner%d", n)
+					s.holders.hold(outer, 1)
+					s.holders.hold(inner, 1)
+					c := s.session(0, outer, 1)
+					for _, sql := range append([]string{"BEGIN", "SAVEPOINT s", "SET fence.key = '" + inner + "'", "SET fence.token = 1"}, after...) {
+						if err := mode.run(t.Context(), c, sql); err != nil {
+							t.Fatalf("%s: %v", sql, err)
+						}
+					}
+					s.raise(via, outer, 2)
+					if got, want := code(mode.run(t.Context(), c, "INSERT INTO t VALUES (1, 'stale')")), "LF005"; got != want {
+						t.Errorf("got %s, want %s", got, want)
+					}
+					if got := s.count("true"); got != 0 {
+						t.Errorf("rows left behind: %d", got)
+					}
+				})
+			}
+		}
+	}
+}

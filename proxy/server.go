@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type Claims interface {
 	// is below its mark, or gets below it by a claim that is under way, before
 	// ctx ends; one with CodeLineage if it is of an etcd history that is over;
 	// nil if none is, and another error if that can't be told.
-	Superseded(ctx context.Context, database string, tag fencing.Tag) error
+	Superseded(ctx context.Context, database string, pairs []fencing.Pair) error
 }
 
 // A Server accepts clients and gives each a session of its own with the
@@ -183,7 +184,7 @@ func (s *Server) release(ses *session) {
 		s.admitted--
 	}
 	s.mu.Unlock()
-	s.retag(ses, nil)
+	s.retag(ses, nil, false)
 }
 
 // ended forgets a session. The session calls it last.
@@ -309,10 +310,16 @@ func (s *Server) Close() error {
 }
 
 // retag records which locks a session is tagged with, in place of those
-// before. A nil tag takes it out.
-func (s *Server) retag(ses *session, tag fencing.Tag) {
+// before. A nil tag takes it out. held says that its open transaction may have
+// locked the marks of those before.
+func (s *Server) retag(ses *session, tag fencing.Tag, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !held {
+		ses.former = nil
+	} else {
+		ses.former = union(ses.former, ses.listed)
+	}
 	for _, p := range ses.listed {
 		l := lock{ses.database, p.Key}
 		delete(s.holders[l], ses)
@@ -328,6 +335,17 @@ func (s *Server) retag(ses *session, tag fencing.Tag) {
 		}
 		s.holders[l][ses] = struct{}{}
 	}
+}
+
+// union has each pair of two lists once.
+func union(a, b []fencing.Pair) []fencing.Pair {
+	all := slices.Clone(a)
+	for _, p := range b {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // Evict starts to end every session that is tagged with key at a token below

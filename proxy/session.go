@@ -63,7 +63,8 @@ type session struct {
 	stmts       []sqlrewrite.Statement // scratch
 	awaitCommit bool                   // a late check stands before a COMMIT in flight
 
-	listed fencing.Tag // guarded by srv.mu: what Evict finds the session by
+	listed fencing.Tag    // guarded by srv.mu: what Evict finds the session by
+	former []fencing.Pair // guarded by srv.mu: what was listed before, and may have locked marks in the open transaction
 
 	replied  chan struct{} // closed when the reply pump has ended
 	progress chan struct{} // holds one token when replies have come in
