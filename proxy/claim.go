@@ -73,8 +73,9 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 	}
 	s.mu.Lock()
 	s.coming = tag
+	s.leaveLocked()
 	s.mu.Unlock()
-	s.srv.retag(s, tag, s.txn.held)
+	s.srv.retag(s, tag)
 	if len(tag) == 0 {
 		return nil
 	}
@@ -102,6 +103,16 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 		s.own.generation++ // its statements are others now
 	}
 	return nil
+}
+
+// leaveLocked remembers the tag that another one is to take the place of: the open
+// transaction may have locked its marks, and a rollback may bring it back.
+func (s *session) leaveLocked() {
+	tag, _, _ := s.mirror.tag()
+	if !s.mirror.open && !s.mirror.unsure && !s.txn.held {
+		s.former = nil
+	}
+	s.former = union(s.former, tag)
 }
 
 // movedAway refuses a claim on a server that sessions no longer go to: what it
@@ -148,7 +159,7 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 		s.settleOn(m)
 		return nil
 	default:
-		s.srv.retag(s, before, s.txn.held)
+		s.srv.retag(s, before)
 		s.claimEnded()
 		s.refuse(refused, settings)
 		return refused

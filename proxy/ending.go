@@ -71,13 +71,11 @@ const evictedWait = time.Second
 // evictedFrom says whether a FATAL was a claim's doing.
 func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	s.mu.Lock()
-	victim, guarded := s.victim, s.guarded
-	between := s.status == wire.StatusIdle && s.queue.Len() == 0
+	victim, guarded, pairs := s.victim, s.guarded, s.shownLocked()
 	s.mu.Unlock()
 	if victim != nil || !guarded || r.Code != "57P01" {
 		return victim
 	}
-	pairs := s.shown(between)
 	if len(pairs) == 0 {
 		return nil
 	}
@@ -98,16 +96,15 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 		With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
 }
 
-// shown is what a claim may have ended the session for: its tag, and unless it
-// is between transactions those that the open one has had before, whose marks it
+// shownLocked is what a claim may have ended the session for: its tag, the one that is
+// about to be, and those that the open transaction has had before, whose marks it
 // may have locked too.
-func (s *session) shown(between bool) []fencing.Pair {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	if between {
-		return s.listed
+func (s *session) shownLocked() []fencing.Pair {
+	tag, _, _ := s.mirror.tag()
+	if !s.mirror.open && !s.mirror.unsure && s.status == wire.StatusIdle && s.queue.Len() == 0 {
+		return union(tag, s.coming)
 	}
-	return union(s.listed, s.former)
+	return union(union(tag, s.coming), s.former)
 }
 
 // answerInFlight answers the requests that were in flight when the backend

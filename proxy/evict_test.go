@@ -220,6 +220,8 @@ func TestSession_EvictedForFormerTag(t *testing.T) {
 	for name, after := range map[string][]string{
 		"another tag":                   nil,
 		"rolled back to the one before": {"ROLLBACK TO s"},
+		"rolled back, and again":        {"ROLLBACK", "BEGIN", "SAVEPOINT s", "SET fence.token = 1", "ROLLBACK TO s"},
+		"rolled back, and locked again": {"ROLLBACK", "BEGIN", "INSERT INTO t VALUES (1, 'stale')"},
 	} {
 		for _, via := range []int{0, 1} {
 			for _, mode := range protocols {

@@ -184,7 +184,7 @@ func (s *Server) release(ses *session) {
 		s.admitted--
 	}
 	s.mu.Unlock()
-	s.retag(ses, nil, false)
+	s.retag(ses, nil)
 }
 
 // ended forgets a session. The session calls it last.
@@ -310,16 +310,10 @@ func (s *Server) Close() error {
 }
 
 // retag records which locks a session is tagged with, in place of those
-// before. A nil tag takes it out. held says that its open transaction may have
-// locked the marks of those before.
-func (s *Server) retag(ses *session, tag fencing.Tag, held bool) {
+// before. A nil tag takes it out.
+func (s *Server) retag(ses *session, tag fencing.Tag) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !held {
-		ses.former = nil
-	} else {
-		ses.former = union(ses.former, ses.listed)
-	}
 	for _, p := range ses.listed {
 		l := lock{ses.database, p.Key}
 		delete(s.holders[l], ses)

@@ -63,23 +63,23 @@ type session struct {
 	stmts       []sqlrewrite.Statement // scratch
 	awaitCommit bool                   // a late check stands before a COMMIT in flight
 
-	listed fencing.Tag    // guarded by srv.mu: what Evict finds the session by
-	former []fencing.Pair // guarded by srv.mu: what was listed before, and may have locked marks in the open transaction
+	listed fencing.Tag // guarded by srv.mu: what Evict finds the session by
 
 	replied  chan struct{} // closed when the reply pump has ended
 	progress chan struct{} // holds one token when replies have come in
 
 	mu          sync.Mutex
 	queue       queue.Queue
-	status      byte // of the last ReadyForQuery
-	checked     bool // a check covers the transaction that was open then
-	ran         bool // something ran under its tag that no check covers
-	failed      bool // a segment failed since the request pump looked
-	withheld    bool // a ReadyForQuery waits for a ROLLBACK
-	lost        bool // replies can't be told apart any more; only while untagged
-	owed        int  // ReadyForQuery that are due then, as far as can be told
-	guarded     bool // tagged, for the reply pump
-	forgotten   bool // the backend doesn't know the proxy's own statements
+	status      byte           // of the last ReadyForQuery
+	checked     bool           // a check covers the transaction that was open then
+	ran         bool           // something ran under its tag that no check covers
+	failed      bool           // a segment failed since the request pump looked
+	withheld    bool           // a ReadyForQuery waits for a ROLLBACK
+	lost        bool           // replies can't be told apart any more; only while untagged
+	owed        int            // ReadyForQuery that are due then, as far as can be told
+	guarded     bool           // tagged, for the reply pump
+	former      []fencing.Pair // what the tag was before, in the open transaction
+	forgotten   bool           // the backend doesn't know the proxy's own statements
 	captured    []string
 	overlong    bool         // what was to be captured is longer than any tag
 	missed      *wire.Report // the error of a readback, until the client has heard it

@@ -10,10 +10,11 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/testharness/fault"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+	"github.com/fenceproxy/fenceproxy/testharness/scenario"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
-// servers are a primary and an asynchronous standby, for the stories that have
+// servers are a primary and a standby, for the stories that have
 // PostgreSQL fail over. Everybody reaches them at one address, as behind a
 // virtual IP. They are the scenario.Servers of the run.
 type servers struct {
@@ -23,7 +24,7 @@ type servers struct {
 }
 
 // startServers starts them beside the etcd of another stack.
-func startServers(ctx context.Context, beside *stack.Stack) (s *servers, err error) {
+func startServers(ctx context.Context, beside *stack.Stack, kind scenario.Standby) (s *servers, err error) {
 	s = &servers{}
 	defer func() {
 		if err != nil {
@@ -38,7 +39,42 @@ func startServers(ctx context.Context, beside *stack.Stack) (s *servers, err err
 	}
 	s.standby, err = postgres.Start(ctx, postgres.Options{
 		Auth: postgres.AuthSCRAM, Password: s.stack.Postgres.Password(), StandbyOf: s.stack.Postgres})
-	return s, err
+	if err != nil || kind != scenario.StandbySynchronous {
+		return s, err
+	}
+	return s, s.synchronise(ctx)
+}
+
+// synchronise has every commit wait for the standby, from when it returns.
+func (s *servers) synchronise(ctx context.Context) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + postgres.StandbyName + "'", "SELECT pg_reload_conf()"} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("have commits wait for the standby: %w", err)
+		}
+	}
+	if err := await(ctx, conn, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`); err != nil {
+		return err
+	}
+	// Commits wait from when the checkpointer has read the setting (syncrep.c),
+	// which it does before the next checkpoint.
+	if _, err := conn.Exec(ctx, "CHECKPOINT"); err != nil {
+		return fmt.Errorf("have commits wait for the standby: %w", err)
+	}
+	return nil
+}
+
+// connect opens a session of the superuser on the primary.
+func (s *servers) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, s.stack.DSN(postgres.Superuser, "postgres"))
+	if err != nil {
+		return nil, fmt.Errorf("connect to look at the standby: %w", err)
+	}
+	return conn, nil
 }
 
 func (s *servers) close() error {
@@ -58,20 +94,28 @@ func (s *servers) close() error {
 // StopStandby stops the standby once it has received all that the primary has
 // written, which it replays at the latest when it is promoted.
 func (s *servers) StopStandby(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, s.stack.DSN(postgres.Superuser, "postgres"))
+	conn, err := s.connect(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to look at the standby: %w", err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := await(ctx, conn, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE flush_lsn >= pg_current_wal_lsn())`); err != nil {
+		return err
+	}
+	return s.standby.Stop()
+}
+
+// await waits until a query of one value says true.
+func await(ctx context.Context, conn *pgx.Conn, query string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		var level bool
-		if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE flush_lsn >= pg_current_wal_lsn())`).Scan(&level); err != nil {
+		var ok bool
+		if err := conn.QueryRow(ctx, query).Scan(&ok); err != nil {
 			return fmt.Errorf("look at the standby: %w", err)
 		}
-		if level {
-			return s.standby.Stop()
+		if ok {
+			return nil
 		}
 		select {
 		case <-tick.C:
@@ -80,6 +124,12 @@ func (s *servers) StopStandby(ctx context.Context) error {
 		}
 	}
 }
+
+// PauseStandby stops the processes of the standby.
+func (s *servers) PauseStandby() { s.standby.Pause() }
+
+// ResumeStandby has them go on.
+func (s *servers) ResumeStandby() { s.standby.Resume() }
 
 // FailOver kills the primary and makes the standby the primary, as it was when
 // it was stopped.

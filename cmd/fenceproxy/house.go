@@ -40,10 +40,10 @@ type house struct {
 }
 
 // open opens the gates.
-func (h *house) open(ctx context.Context, arm scenario.Arm, standby bool) (err error) {
+func (h *house) open(ctx context.Context, arm scenario.Arm, standby scenario.Standby) (err error) {
 	h.stack = h.theatre.stack
-	if standby {
-		if h.servers, err = startServers(ctx, h.theatre.stack); err != nil {
+	if standby != scenario.StandbyNone {
+		if h.servers, err = startServers(ctx, h.theatre.stack, standby); err != nil {
 			return err
 		}
 		h.stack = h.servers.stack

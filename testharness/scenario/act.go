@@ -25,6 +25,12 @@ func step(story, sql string, args ...string) Act {
 	return Act{Verb: VerbExec, SQL: sql, Args: args, Kind: KindStep, Story: story}
 }
 
+// in is the act inside a transaction that goes on.
+func (a Act) in() Act {
+	a.Kind = KindStep
+	return a
+}
+
 // simply is the act in the simple protocol, which has no arguments.
 func (a Act) simply() Act {
 	a.Verb = VerbSimple

@@ -298,6 +298,14 @@ func (a *Actor) hold() Hold {
 	return a.holds[0]
 }
 
+// last is the actor's last lock, if the play has come that far.
+func (a *Actor) last() Hold {
+	if len(a.holds) == 0 {
+		return Hold{}
+	}
+	return a.holds[len(a.holds)-1]
+}
+
 // tell records that the actor did something with what it presents.
 func (a *Actor) tell(kind Kind, text string) { a.record(a.presented(Event{Kind: kind, Text: text})) }
 

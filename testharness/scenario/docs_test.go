@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,5 +46,27 @@ func TestStories_Documented(t *testing.T) {
 	}
 	if len(got) != len(scenario.Stories()) {
 		t.Errorf("got %d lines in the table, want %d", len(got), len(scenario.Stories()))
+	}
+}
+
+// Each way in which lock holders go wrong, as docs/proof.md numbers them, can be
+// watched.
+func TestStories_EveryCase(t *testing.T) {
+	text, err := os.ReadFile("../../docs/proof.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, s := range scenario.Stories() {
+		told[fmt.Sprint(s.Case)] = true
+	}
+	cases := regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(string(text), -1)
+	if len(cases) < 25 {
+		t.Fatalf("got %d cases in docs/proof.md, want 25 at least", len(cases))
+	}
+	for _, c := range cases {
+		if !told[c[1]] {
+			t.Errorf("case %s has no scenario", c[1])
+		}
 	}
 }

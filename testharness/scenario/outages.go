@@ -9,7 +9,7 @@ func cutOff() Story {
 		Case:  8,
 		Text: "A has got a lock and hasn't shown it yet; C, on the same machine, works under another one. The machine is cut\n" +
 			"off from etcd, and A's lease runs out. What the proxy can't verify it refuses; what it has verified goes on.",
-		Tables:   orderTables + "; INSERT INTO orders VALUES (9000, 'new', 'nobody')",
+		Tables:   twoOrders,
 		Result:   orderResult + " ORDER BY id",
 		Wrong:    orderWrong + " AND id = 8472 UNION ALL SELECT 'C could not go on' FROM orders WHERE id = 9000 AND state <> 'paid'",
 		Right:    "8472 paid, says B, and 9000 paid, says C",
@@ -75,30 +75,4 @@ func replacedEtcd() Story {
 			a.Do(doWork("A"))
 		},
 	}
-}
-
-func lostClaim() Story {
-	return ofOrder(Story{
-		Name:  "lost-claim",
-		Title: "PostgreSQL fails over to a standby that has missed a claim",
-		Case:  13,
-		Text: "B has taken over from A, on a primary whose standby isn't there for the moment. The primary dies, the standby\n" +
-			"becomes the primary, and knows nothing of B: by what the database says, A is the holder. So etcd is asked again.",
-		Standby: true,
-		Codes:   append([]fencing.Code{fencing.CodeNotHolder}, tookOver...),
-		Must:    fencing.CodeNotHolder,
-		Play: func(s *Stage) {
-			a, b := s.Worker("A"), s.Worker("B")
-			a.TakeOver(orderKey, setOrder("A", "packed"))
-			s.StopStandby()
-			s.HandOver(a, b, orderKey)
-			b.Do(setOrder("B", "paid"))
-			s.FailOver()
-			a.Wake()
-			a.ConnectWith(" again, with the token that it has", a.holds...)
-			a.Do(setOrder("A", "shipped"))
-			b.ConnectWith(" again", b.holds...)
-			b.Do(setOrder("B", "paid"))
-		},
-	})
 }

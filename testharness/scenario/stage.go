@@ -24,14 +24,6 @@ type Backstage interface {
 	AdoptEtcd(ctx context.Context) error
 }
 
-// Servers are a PostgreSQL with an asynchronous standby.
-type Servers interface {
-	// StopStandby stops the standby, which has all that was written.
-	StopStandby(ctx context.Context) error
-	// FailOver kills the primary and makes the standby the primary, as it was.
-	FailOver(ctx context.Context) error
-}
-
 // A Stage is where one run of a story is played. The first step that can't be
 // taken ends the play: the steps after it do nothing, so that a story reads
 // as a list of what happens.
@@ -204,32 +196,6 @@ func (s *Stage) AwaitExpiry(a *Actor) {
 func (s *Stage) overdue(h Hold) (gone bool, err error) {
 	err = s.conn.QueryRow(s.ctx, expiringGone, h.Key, int64(h.Token)).Scan(&gone)
 	return gone, err
-}
-
-// StopStandby stops the standby: what is written from now on is on the
-// primary alone.
-func (s *Stage) StopStandby() {
-	if s.err != nil {
-		return
-	}
-	if err := s.Servers.StopStandby(s.ctx); err != nil {
-		s.fail(fmt.Errorf("stop the standby: %w", err))
-		return
-	}
-	s.record(Event{Actor: LanePostgres, Kind: KindFault, Text: "the standby stops: it has all that was written so far"})
-}
-
-// FailOver has the standby take over from a primary that dies.
-func (s *Stage) FailOver() {
-	if s.err != nil {
-		return
-	}
-	if err := s.Servers.FailOver(s.ctx); err != nil {
-		s.fail(fmt.Errorf("fail over: %w", err))
-		return
-	}
-	s.record(Event{Actor: LanePostgres, Kind: KindCrash, Text: "the primary dies, and the standby takes over, without what it has missed"})
-	s.reconnect()
 }
 
 // reconnect replaces the stage's own session.

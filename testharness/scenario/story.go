@@ -18,13 +18,36 @@ type Story struct {
 	Guard  map[string]string // key template of a guard by table, for fenced runs
 	Tokens []string          // the tables that have the trigger of ArmHomemade
 
-	Standby  bool           // PostgreSQL has a standby
+	Standby  Standby        // of PostgreSQL
 	Serve    []string       // flags of fenceproxy serve
 	Controls []Arm          // the runs that show the damage
 	Codes    []fencing.Code // what may refuse through the proxy; at least one of them must
 	Must     fencing.Code   // one of them that has to be heard, if it can be said which
 
 	Play func(*Stage)
+}
+
+// Standby says what standby PostgreSQL has in a story.
+type Standby int
+
+// The standbys.
+const (
+	StandbyNone         Standby = iota
+	StandbyAsynchronous         // it may miss what was acknowledged
+	StandbySynchronous          // nothing is acknowledged that it doesn't have
+)
+
+func (s Standby) String() string {
+	switch s {
+	case StandbyNone:
+		return "none"
+	case StandbyAsynchronous:
+		return "asynchronous"
+	case StandbySynchronous:
+		return "synchronous"
+	default:
+		return "unknown"
+	}
 }
 
 // Arms are the runs of a story, the protected one last.
@@ -38,7 +61,8 @@ func Stories() []Story {
 		phantomLock(), waiter(), headerRevision(),
 		revokedLease(), liveLease(), forgottenTag(), idleSession(), twoLocks(), repeatableRead(),
 		proxyCrash(), pausedProxy(), pipelinedBatch(),
-		cutOff(), replacedEtcd(), lostClaim(),
+		cutOff(), replacedEtcd(), lostClaim(), hungStandby(),
+		pooledConnection(), rolledBackTag(),
 		tamperedMark(), preparedTransaction(), roundTheProxy(),
 		formerHolder(), vanishedHolder(), counter(),
 	}

@@ -23,6 +23,7 @@ const (
 	textColumns = 38   // characters in it
 	waitScale   = 9.0  // how much room waiting takes
 	waitMost    = 44.0 // at most
+	leaseGap    = 6.0  // between two that a worker holds at once
 	shownScale  = 1.15
 )
 
@@ -75,11 +76,13 @@ type drawing struct {
 	hues   int
 }
 
-// A lease is a bar that has begun.
+// A lease is a bar that has begun. It stands right of the others that its
+// lane has at that time, in a place of its own.
 type lease struct {
-	lane string
-	top  float64
-	hue  int
+	lane  string
+	top   float64
+	hue   int
+	place int
 }
 
 // hues is how many colours leases have.
@@ -151,8 +154,7 @@ func (d *drawing) mark(e scenario.Event, told scenario.Telling) {
 	case scenario.KindNote, scenario.KindRows, scenario.KindWrong:
 		return
 	case scenario.KindLock:
-		d.leases[scenario.Hold{Key: e.Key, Token: e.Token}] = lease{e.Actor, d.middle(), d.hues % hues}
-		d.hues++
+		d.beginLease(scenario.Hold{Key: e.Key, Token: e.Token}, e.Actor)
 	case scenario.KindExpired:
 		d.endLease(scenario.Hold{Key: e.Key, Token: e.Token})
 	case scenario.KindRenewed:
@@ -178,6 +180,7 @@ func (d *drawing) mark(e scenario.Event, told scenario.Telling) {
 		d.send(e, refuser(e), "refused strong")
 		d.token(e)
 		d.cross(refuser(e), "refused")
+		class = "refused"
 	case scenario.KindFailed:
 		d.send(e, scenario.LanePostgres, class)
 		d.cross(scenario.LanePostgres, class)
@@ -216,13 +219,26 @@ func (d *drawing) cross(lane, class string) {
 	d.Lines = append(d.Lines, line{x - r, y - r, x + r, y + r, class + " strong"}, line{x - r, y + r, x + r, y - r, class + " strong"})
 }
 
+func (d *drawing) beginLease(h scenario.Hold, lane string) {
+	taken := map[int]bool{}
+	for _, l := range d.leases {
+		taken[l.place] = taken[l.place] || l.lane == lane
+	}
+	place := 0
+	for taken[place] {
+		place++
+	}
+	d.leases[h] = lease{lane, d.middle(), d.hues % hues, place}
+	d.hues++
+}
+
 func (d *drawing) endLease(h scenario.Hold) {
 	l, held := d.leases[h]
 	if !held {
 		return
 	}
 	delete(d.leases, h)
-	d.Boxes = append(d.Boxes, box{d.x(l.lane) - 4, l.top, 8, d.middle() - l.top, fmt.Sprintf("lease hue%d", l.hue)})
+	d.Boxes = append(d.Boxes, box{d.x(l.lane) - 4 + leaseGap*float64(l.place), l.top, 8, d.middle() - l.top, fmt.Sprintf("lease hue%d", l.hue)})
 }
 
 func (d *drawing) endLeases() {

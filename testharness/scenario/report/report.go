@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
 )
 
@@ -18,6 +20,7 @@ type page struct {
 	By        string // what made it, and when
 	Promised  bool
 	Missing   []string
+	Codes     []fencing.Code // that refused something through fenceproxy
 	Scenarios []section
 }
 
@@ -58,7 +61,12 @@ func Write(w io.Writer, c Contents) error {
 		s := newSection(r)
 		p.Promised = p.Promised && s.Fault == ""
 		p.Scenarios = append(p.Scenarios, s)
+		for _, rejection := range r.Protected.Rejections {
+			p.Codes = append(p.Codes, rejection.Code)
+		}
 	}
+	slices.Sort(p.Codes)
+	p.Codes = slices.Compact(p.Codes)
 	if err := t.Execute(w, p); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

@@ -34,7 +34,7 @@ func history(late scenario.Event) []scenario.Event {
 }
 
 func results() []scenario.Result {
-	story := scenario.Story{Name: "s", Title: "A title", Text: "What\nhappens.", Right: "one", Codes: []fencing.Code{fencing.CodeStale}}
+	story := scenario.Story{Name: "s", Title: "A title", Case: 2, Text: "What\nhappens.", Right: "one", Codes: []fencing.Code{fencing.CodeStale}}
 	accepted := scenario.Event{Kind: scenario.KindCommit, Text: "writes late"}
 	refused := scenario.Event{Kind: scenario.KindRefused, Story: "writes late", Code: fencing.CodeStale, Text: "stale_token: k"}
 	return []scenario.Result{scenario.NewResult(story, []scenario.Verdict{
@@ -57,6 +57,7 @@ func TestWrite(t *testing.T) {
 		"All as promised", "1 stale write", "no damage, 1 refused (LF001)", "a STALE WRITE", "writes late: REFUSED LF001",
 		">proxy 1</text>", ">proxy 2</text>", ">etcd</text>", ">PostgreSQL</text>", "&lt;b&gt;one &amp; only&lt;/b&gt;",
 		`class="pause"`, `class="lease hue0"`, `class="lease hue1"`, "What happens.", "prefers-color-scheme: dark", "by a test",
+		"LF001 stale_token.", "Case 2 of docs/proof.md", "@media print",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("want %q in the page", want)
@@ -104,6 +105,62 @@ func TestWrite_SelfContained(t *testing.T) {
 	}
 	if strings.Contains(page, "url(") || strings.Contains(page, "@import") {
 		t.Error("the style sheet fetches something")
+	}
+}
+
+// Every tag is closed, in the right order, and every name that something refers
+// to is there once.
+func TestWrite_WellFormed(t *testing.T) {
+	tokens := html.NewTokenizer(strings.NewReader(write(t, results())))
+	var open []string
+	ids, links := map[string]int{}, map[string]bool{}
+	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {
+		token := tokens.Token()
+		for _, a := range token.Attr {
+			switch {
+			case a.Key == "id":
+				ids[a.Val]++
+			case a.Key == "href":
+				links[strings.TrimPrefix(a.Val, "#")] = true
+			}
+		}
+		switch {
+		case kind == html.StartTagToken && token.Data != "meta":
+			open = append(open, token.Data)
+		case kind == html.EndTagToken && (len(open) == 0 || open[len(open)-1] != token.Data):
+			t.Fatalf("got </%s> inside %v", token.Data, open)
+		case kind == html.EndTagToken:
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("%v are not closed", open)
+	}
+	for link := range links {
+		if ids[link] != 1 {
+			t.Errorf("got %d elements called %q, want one", ids[link], link)
+		}
+	}
+	if len(links) == 0 {
+		t.Error("got no links")
+	}
+}
+
+// Two locks that a worker holds at once are two bars.
+func TestWrite_TwoLeases(t *testing.T) {
+	hold := func(key string, token fencing.Token) scenario.Event {
+		return scenario.Event{Actor: "A", Kind: scenario.KindLock, Key: key, Token: token, Text: "holds a lock"}
+	}
+	events := []scenario.Event{hold("k", 2), hold("l", 3), {Actor: "A", Kind: scenario.KindReleased, Key: "k", Token: 2, Text: "gives one back"}, hold("m", 4)}
+	page := write(t, []scenario.Result{scenario.NewResult(results()[0].Story, []scenario.Verdict{
+		scenario.Judge(scenario.ArmEtcd, events), scenario.Judge(scenario.ArmFenced, events),
+	})})
+	got := map[string]string{}
+	for _, m := range regexp.MustCompile(`<rect class="lease (hue\d)" x="([0-9.]+)"`).FindAllStringSubmatch(page, -1) {
+		got[m[1]] = m[2]
+	}
+	if len(got) != 3 || got["hue0"] == got["hue1"] || got["hue0"] != got["hue2"] {
+		t.Errorf("got bars at %v, want three, the second beside the first, and the third in the place of the first", got)
 	}
 }
 
