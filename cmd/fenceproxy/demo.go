@@ -132,7 +132,7 @@ func (c *demoCommand) run(ctx context.Context, stories []scenario.Story) (err er
 	}
 	t, err := openTheatre(ctx)
 	if err != nil {
-		return err
+		return errors.Join(err, c.writeReport(report.Contents{Missing: []string{err.Error()}}))
 	}
 	contents, err := c.tellAll(t.ctx, t.perform(stories))
 	return errors.Join(err, t.close(), c.writeReport(contents))
@@ -145,6 +145,7 @@ func (c *demoCommand) tellAll(ctx context.Context, performances []performance) (
 	for _, p := range performances {
 		result, err := c.tell(p)
 		if ctx.Err() != nil {
+			told.Missing = append(told.Missing, fmt.Sprintf("%s and what was to come after it: %v", p.story.Name, context.Cause(ctx)))
 			return told, context.Cause(ctx)
 		}
 		if err != nil {
@@ -169,10 +170,9 @@ func (c *demoCommand) tellAll(ctx context.Context, performances []performance) (
 	return told, nil
 }
 
-// writeReport writes the report, if one was asked for and there is something
-// to tell.
+// writeReport writes the report, if one was asked for.
 func (c *demoCommand) writeReport(contents report.Contents) error {
-	if c.page == nil || len(contents.Results)+len(contents.Missing) == 0 {
+	if c.page == nil {
 		return nil
 	}
 	contents.By = fmt.Sprintf("Made by fenceproxy demo, version %s, on %s", buildVersion(), time.Now().Format("2 January 2006, 15:04 MST"))

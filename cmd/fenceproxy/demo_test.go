@@ -5,8 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
 )
 
@@ -86,6 +88,46 @@ func TestDemo_Usage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An interrupt ends all that was started, whenever it comes, and is told in one
+// line. A page that was asked for says that something is missing.
+func TestDemo_Interrupted(t *testing.T) {
+	for name, servers := range map[string]int{"while PostgreSQL is made": 1, "while the story's own servers are made": 2} {
+		t.Run(name, func(t *testing.T) {
+			page, dir := filepath.Join(t.TempDir(), "report.html"), folder(t)
+			p := start(t, []string{"TMPDIR=" + dir}, "demo", "lost-claim", "--report", page)
+			poll.Until(t, "it is under way", func() bool {
+				made, err := filepath.Glob(filepath.Join(dir, "fenceproxy-postgres-*", "data"))
+				return err == nil && len(made) >= servers
+			})
+			p.signal(syscall.SIGTERM)
+			if code, stderr := p.wait(), p.stderr.String(); code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "terminated") {
+				t.Errorf("got exit %d, %q, want 1 and a line", code, stderr)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("got %v, %v left behind, want nothing", left, err)
+			}
+			text, err := os.ReadFile(page)
+			if err != nil || !strings.Contains(string(text), "Not played: ") || strings.Contains(string(text), "All as promised") {
+				t.Errorf("got a page of %d bytes, %v, want one that says what is missing", len(text), err)
+			}
+		})
+	}
+}
+
+// folder is t.TempDir, for PostgreSQL's user too.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fenceproxy-demo-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func TestDemo_Timeline(t *testing.T) {

@@ -24,25 +24,29 @@ type servers struct {
 }
 
 // startServers starts them beside the etcd of another stack.
-func startServers(ctx context.Context, beside *stack.Stack, kind scenario.Standby) (s *servers, err error) {
-	s = &servers{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
+func startServers(ctx context.Context, beside *stack.Stack, kind scenario.Standby) (*servers, error) {
+	s := &servers{}
+	if err := s.start(ctx, beside, kind); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *servers) start(ctx context.Context, beside *stack.Stack, kind scenario.Standby) (err error) {
 	if s.stack, err = stack.Start(ctx, stack.Options{Endpoints: []string{beside.Etcd.Endpoint()}}); err != nil {
-		return nil, err
+		return err
 	}
 	if s.link, err = fault.NewLink(s.stack.Postgres.Addr()); err != nil {
-		return nil, err
+		return err
 	}
 	s.standby, err = postgres.Start(ctx, postgres.Options{
-		Auth: postgres.AuthSCRAM, Password: s.stack.Postgres.Password(), StandbyOf: s.stack.Postgres})
+		Auth: postgres.AuthSCRAM, Password: s.stack.Postgres.Password(), StandbyOf: s.stack.Postgres,
+		// A promotion may have to wait for it, and it is 5s.
+		Config: []string{"wal_retrieve_retry_interval = 200ms"}})
 	if err != nil || kind != scenario.StandbySynchronous {
-		return s, err
+		return err
 	}
-	return s, s.synchronise(ctx)
+	return s.synchronise(ctx)
 }
 
 // synchronise has every commit wait for the standby, from when it returns.

@@ -49,11 +49,24 @@ func (s *Server) initdb(ctx context.Context, dir string) error {
 	}
 	cmd := exec.CommandContext(ctx, s.Program("initdb"), args...)
 	cmd.Dir, cmd.Env = s.base, environment()
+	return s.finish(ctx, cmd, "run initdb")
+}
+
+// finish runs a program of PostgreSQL's as the server's user, for what it does. Its
+// output is told if it fails by itself, and not if ctx ends it.
+func (s *Server) finish(ctx context.Context, cmd *exec.Cmd, what string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner.credential}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run initdb: %w: %s", err, bytes.TrimSpace(out))
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: %w; the server's user must be able to enter %s (TMPDIR says where it is made)", what, err, s.base)
+	default:
+		return fmt.Errorf("%s: %w: %s", what, err, bytes.TrimSpace(out))
 	}
-	return nil
 }
 
 // template returns a data folder to copy, and makes it if it isn't there.

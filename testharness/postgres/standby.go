@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -17,9 +16,8 @@ func (s *Server) backup(ctx context.Context, primary *Server) error {
 		"-d", "host=127.0.0.1 user="+Superuser+" application_name="+StandbyName, "-p", fmt.Sprint(primary.port))
 	cmd.Dir = s.base
 	cmd.Env = append(environment(), "PGPASSWORD="+primary.options.Password)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner.credential}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("copy the primary: %w: %s", err, bytes.TrimSpace(out))
+	if err := s.finish(ctx, cmd, "copy the primary"); err != nil {
+		return err
 	}
 	return s.streamFrom()
 }
@@ -49,11 +47,7 @@ const StandbyName = "standby"
 func (s *Server) Promote(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, s.Program("pg_ctl"), "promote", "-D", s.DataDir(), "-w")
 	cmd.Dir, cmd.Env = s.base, environment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner.credential}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("promote the standby: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return nil
+	return s.finish(ctx, cmd, "promote the standby")
 }
 
 // Pause stops the postmaster and all that it has started, as a machine that

@@ -23,7 +23,7 @@ const (
 	textColumns = 38   // characters in it
 	waitScale   = 9.0  // how much room waiting takes
 	waitMost    = 44.0 // at most
-	leaseGap    = 6.0  // between two that a worker holds at once
+	leaseGap    = 8.0  // between two that a worker holds at once
 	shownScale  = 1.15
 )
 
