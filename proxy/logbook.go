@@ -101,3 +101,9 @@ func (s *session) tellEviction(victim string, by ...any) {
 	s.srv.Metrics.Evictions.WithLabelValues(victim).Inc()
 	s.named().Info(LogSessionEvicted, append([]any{"victim", victim}, by...)...)
 }
+
+func (s *session) listedTag() fencing.Tag {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	return s.listed
+}
