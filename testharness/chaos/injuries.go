@@ -151,6 +151,7 @@ func (c *cluster) pauseMember(ctx context.Context, target string) (func(context.
 
 func (c *cluster) killMember(ctx context.Context, target string) (func(context.Context) error, error) {
 	m := c.member(ctx, target)
+	c.pids[m].Store(0)
 	if err := c.etcd[m].Kill(); err != nil {
 		return nil, err
 	}
