@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/testharness/child"
@@ -26,15 +25,7 @@ func TestDialled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer accepted.Close()
-	other := exec.Command("sleep", "600")
-	other.SysProcAttr = child.Attributes()
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = other.Process.Kill()
-		_ = other.Wait()
-	}()
+	other := start(t)
 	from := netip.MustParseAddrPort(accepted.RemoteAddr().String())
 	for _, c := range []struct {
 		name string

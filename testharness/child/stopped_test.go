@@ -9,16 +9,23 @@ import (
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
-func TestStopped(t *testing.T) {
+// start starts a process that does nothing until the test ends.
+func start(t *testing.T) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = child.Attributes()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	}()
+	})
+	return cmd
+}
+
+func TestStopped(t *testing.T) {
+	cmd := start(t)
 	is := func(want bool) func() bool {
 		return func() bool {
 			got, err := child.Stopped(cmd.Process.Pid)

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -42,16 +41,10 @@ func (f *Fork) Close() {
 // accept ends when the fork is closed.
 func (f *Fork) accept() {
 	defer f.running.Done()
-	for {
-		from, err := f.listener.AcceptTCP()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err == nil {
-			f.running.Add(1)
-			go f.lead(from)
-		}
-	}
+	acceptAll(f.listener, func(from *net.TCPConn) {
+		f.running.Add(1)
+		go f.lead(from)
+	})
 }
 
 func (f *Fork) lead(from *net.TCPConn) {

@@ -144,13 +144,22 @@ func (l *Link) Close() {
 // accept ends when the link is closed.
 func (l *Link) accept() {
 	defer l.running.Done()
+	acceptAll(l.listener, func(from *net.TCPConn) {
+		if !l.enter(from) {
+			reset(from)
+		}
+	})
+}
+
+// acceptAll takes connections until the listener is closed.
+func acceptAll(listener *net.TCPListener, take func(from *net.TCPConn)) {
 	for {
-		from, err := l.listener.AcceptTCP()
+		from, err := listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil && !l.enter(from) {
-			reset(from)
+		if err == nil {
+			take(from)
 		}
 	}
 }
