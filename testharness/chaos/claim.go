@@ -47,6 +47,7 @@ func (w *worker) claim(ctx context.Context, s *session, tag []fencing.Pair, lie 
 	settle(op, s.present(ctx, op.Form, tag))
 	w.end(op)
 	s.tag, s.local = tag, op.Form == formLocal
+	s.claimed = !s.local && op.Outcome == history.OutcomeOK
 	return s.after(op), op
 }
 
@@ -76,6 +77,7 @@ func (w *worker) claimAhead(ctx context.Context, s *session, op *history.Op) *se
 	}
 	settle(op, err)
 	w.end(op)
+	s.claimed = op.Outcome == history.OutcomeOK
 	if s.tag, s.local = op.Tag, false; write.Outcome != history.OutcomeOK {
 		s.close()
 		return nil
@@ -111,7 +113,7 @@ func (w *worker) claimAtStartup(ctx context.Context, op *history.Op) *session {
 	}
 	w.end(op)
 	if s != nil {
-		s.tag = op.Tag
+		s.tag, s.claimed = op.Tag, op.Outcome == history.OutcomeOK
 	}
 	return s
 }

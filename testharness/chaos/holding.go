@@ -152,7 +152,7 @@ func (w *worker) reading(ctx context.Context, s *session, first bool) *session {
 	ctx, cancel := finishing(ctx, requestTimeout)
 	defer cancel()
 	p := draw(w, s.tag...)
-	op := &history.Op{Kind: history.KindRead, Tag: s.tag, Key: p.Key, First: first, Via: w.via(s.gate), Opened: s.open}
+	op := &history.Op{Kind: history.KindRead, Tag: s.tag, Key: p.Key, First: first, Via: w.via(s.gate), Opened: s.open, Claimed: s.claimed}
 	w.record.Begin(op)
 	seen, err := s.look(ctx, p)
 	if err == nil {

@@ -29,6 +29,8 @@ type session struct {
 	tag  []fencing.Pair
 	// local says that the tag is presented anew in each transaction.
 	local bool
+	// claimed says that the tag was acknowledged, and stays.
+	claimed bool
 	// stall lets some time pass in the middle of a block, now and then.
 	stall   func()
 	warning *pgconn.Notice // a refused tag at startup, which is no error

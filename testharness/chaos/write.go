@@ -64,7 +64,7 @@ func (w *worker) write(ctx context.Context, s *session) (left *session, over boo
 	case s.local:
 		f = form{"block with set local", 2, block}
 	}
-	op := &history.Op{Kind: history.KindWrite, Form: f.name, Tag: s.tag, Via: w.via(s.gate), Opened: s.open}
+	op := &history.Op{Kind: history.KindWrite, Form: f.name, Tag: s.tag, Via: w.via(s.gate), Opened: s.open, Claimed: s.claimed}
 	for i := range f.rows {
 		p := s.tag[i*len(s.tag)/f.rows]
 		op.Rows = append(op.Rows, history.Row{ID: w.id(), Key: p.Key, Token: p.Token})
@@ -91,7 +91,7 @@ func lostLock(op *history.Op) bool {
 func (w *worker) chain(ctx context.Context, s *session) (left *session, over bool) {
 	for i, end := range []string{"COMMIT AND CHAIN", "COMMIT"} {
 		p := s.tag[0]
-		op := &history.Op{Kind: history.KindWrite, Form: "chain, block " + string(rune('1'+i)), Tag: s.tag, Via: w.via(s.gate), Opened: s.open,
+		op := &history.Op{Kind: history.KindWrite, Form: "chain, block " + string(rune('1'+i)), Tag: s.tag, Via: w.via(s.gate), Opened: s.open, Claimed: s.claimed,
 			Rows: []history.Row{{ID: w.id(), Key: p.Key, Token: p.Token}}}
 		w.record.Begin(op)
 		var err error

@@ -130,10 +130,11 @@ type Op struct {
 	Worker  string         `json:"worker"`
 	Seq     int64          `json:"seq"`
 	Kind    Kind           `json:"kind"`
-	Form    string         `json:"form,omitempty"`  // how it was done: "copy", "startup"
-	Tag     []fencing.Pair `json:"tag,omitempty"`   // the locks that it presents
-	Lie     bool           `json:"lie,omitempty"`   // the token is no holder's, on purpose
-	Retag   bool           `json:"retag,omitempty"` // the session presented others before
+	Form    string         `json:"form,omitempty"`    // how it was done: "copy", "startup"
+	Tag     []fencing.Pair `json:"tag,omitempty"`     // the locks that it presents
+	Lie     bool           `json:"lie,omitempty"`     // the token is no holder's, on purpose
+	Retag   bool           `json:"retag,omitempty"`   // the session presented others before
+	Claimed bool           `json:"claimed,omitempty"` // the tag is the session's, and was acknowledged in it
 	Rows    []Row          `json:"rows,omitempty"`
 	Undone  []int64        `json:"undone,omitempty"` // rows that it wrote and took back
 	Move    *Move          `json:"move,omitempty"`

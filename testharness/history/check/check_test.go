@@ -114,23 +114,6 @@ func verdict(r check.Report, i check.Invariant) check.Verdict {
 	return check.Verdict{}
 }
 
-func TestCheck_Durable(t *testing.T) {
-	s := takeover()
-	s.Tables.Marks[key] = 10
-	broken(t, s, check.Durable, "claim order:1 token 20 → ok")
-}
-
-// A mark that was lost in between and is there again at the end.
-func TestCheck_DurableMeanwhile(t *testing.T) {
-	s := takeover()
-	s.Marks = []history.MarksSeen{{Asked: s.tick(), Marks: map[string]fencing.Token{key: 20}}}
-	right(t, s)
-	s.Marks[0].Marks[key] = 10
-	broken(t, s, check.Durable, "claim order:1 token 20 → ok")
-	s.Marks[0].Asked = 1 // before anybody was told of it
-	right(t, s)
-}
-
 func TestCheck_Issued(t *testing.T) {
 	t.Run("forged", func(t *testing.T) {
 		s := takeover()

@@ -29,7 +29,25 @@ func (f *facts) durable() Verdict {
 		}
 		f.durableThen(key, &v)
 	}
+	f.forgotten(&v)
 	return v
+}
+
+// forgotten looks for sessions whose claim was acknowledged, and whose token the
+// database didn't know later (LF002, where a higher claim is LF001): its mark was
+// lower again then. It needs no clock.
+func (f *facts) forgotten(v *Verdict) {
+	for i := range f.Ops {
+		op := &f.Ops[i]
+		if !op.Claimed {
+			continue
+		}
+		v.Judged++
+		if op.Outcome == history.OutcomeRefused && op.Code == fencing.CodeNotHolder {
+			v.Violations = append(v.Violations, Violation{Invariant: Durable, Key: op.Tag[0].Key, Piece: []fmt.Stringer{op},
+				Text: "a session's claim was acknowledged, and its mark was gone or lower later"})
+		}
+	}
 }
 
 // durableThen is durable for the marks that were seen during the run. It needs
