@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -89,6 +90,13 @@ func (o Outcome) String() string {
 	}
 }
 
+// Times bound the parts of a claim.
+type Times struct {
+	EvictAfter    time.Duration
+	ClaimTimeout  time.Duration
+	VerifyTimeout time.Duration
+}
+
 // A Claimer carries claims out. The exported fields may be set before the
 // first claim.
 type Claimer struct {
@@ -98,11 +106,10 @@ type Claimer struct {
 	Observer  Observer // nil: nobody listens
 	Name      string   // who claims, for the table of marks; the host's name by default
 
-	EvictAfter    time.Duration
-	ClaimTimeout  time.Duration
-	VerifyTimeout time.Duration
+	Times
 
-	ctx     context.Context // ends with Close
+	retimed atomic.Pointer[Times] // nil: Times count
+	ctx     context.Context       // ends with Close
 	cancel  context.CancelFunc
 	flights singleflight.Group
 	known   *verified
@@ -123,9 +130,20 @@ func NewClaimer(store *Store, authority Authority, evictor Evictor) *Claimer {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Claimer{
 		Store: store, Authority: authority, Evictor: evictor, Name: host,
-		EvictAfter: DefaultEvictAfter, ClaimTimeout: DefaultClaimTimeout, VerifyTimeout: DefaultVerifyTimeout,
-		ctx: ctx, cancel: cancel, known: newVerified(),
+		Times: Times{EvictAfter: DefaultEvictAfter, ClaimTimeout: DefaultClaimTimeout, VerifyTimeout: DefaultVerifyTimeout},
+		ctx:   ctx, cancel: cancel, known: newVerified(),
 	}
+}
+
+// Retime gives the claims that begin from now on other times.
+func (c *Claimer) Retime(to Times) { c.retimed.Store(&to) }
+
+// times returns the times of this moment, which nobody changes any more.
+func (c *Claimer) times() *Times {
+	if now := c.retimed.Load(); now != nil {
+		return now
+	}
+	return &c.Times
 }
 
 // Close breaks off the claims that run, and waits for them. What they have
@@ -219,7 +237,7 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 	if c.Evictor != nil && c.history.fits(database, v) {
 		report.Evicted = c.Evictor.Evict(database, p.Key, p.Token)
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.ClaimTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.times().ClaimTimeout)
 	defer cancel()
 	for range raiseTries {
 		r, refusal := c.raise(ctx, database, p, v, report)
@@ -261,7 +279,7 @@ func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
 	if !ok {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.ClaimTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.times().ClaimTimeout)
 	defer cancel()
 	m, here, err := c.Store.mark(ctx, database, p.Key)
 	if err == nil {
@@ -280,7 +298,7 @@ func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
 
 // verify asks the Authority, in the lineage that is known now.
 func (c *Claimer) verify(database string, p Pair) (Verification, *Error) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.VerifyTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.times().VerifyTimeout)
 	defer cancel()
 	epoch := c.history.epoch(database)
 	v, err := c.Authority.Verify(ctx, p.Key, p.Token)
@@ -299,7 +317,7 @@ func (c *Claimer) verify(database string, p Pair) (Verification, *Error) {
 // orStale answers a token that etcd didn't confirm: stale if it is below the
 // mark, whatever etcd said, and otherwise etcd's refusal.
 func (c *Claimer) orStale(database string, p Pair, refusal *Error) *Error {
-	ctx, cancel := context.WithTimeout(c.ctx, c.VerifyTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.times().VerifyTimeout)
 	defer cancel()
 	m, _, err := c.Store.mark(ctx, database, p.Key)
 	switch {

@@ -131,7 +131,7 @@ func (c *Claimer) learnLineage(database string, p Pair) *Error {
 	if c.history.knows(database) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.VerifyTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.times().VerifyTimeout)
 	defer cancel()
 	l, err := c.Store.Lineage(ctx, database)
 	if err != nil {

@@ -55,7 +55,7 @@ func answered(err error) bool {
 // raiseOnce runs fence.claim once, with a watch beside it.
 func (c *Claimer) raiseOnce(ctx context.Context, database string, p Pair, v Verification) (raised, *watch, error) {
 	w := &watch{pair: p, refused: map[int32]Blocker{}, ended: map[int32]Blocker{}}
-	conn, err := c.Store.claimConn(ctx, database, c.ClaimTimeout)
+	conn, err := c.Store.claimConn(ctx, database, c.times().ClaimTimeout)
 	if err != nil {
 		return raised{}, w, err
 	}
@@ -70,7 +70,7 @@ func (c *Claimer) raiseOnce(ctx context.Context, database string, p Pair, v Veri
 	defer breakOff(nil)
 	answered, watched := make(chan struct{}), make(chan struct{})
 	// Most claims are answered long before there is anything to watch.
-	late := time.AfterFunc(c.EvictAfter, func() {
+	late := time.AfterFunc(c.times().EvictAfter, func() {
 		defer close(watched)
 		c.watchClaim(ctx, w, answered, breakOff)
 	})

@@ -36,7 +36,7 @@ const (
 
 // timedOut answers a claim that could not be finished in time.
 func (c *Claimer) timedOut(database string, p Pair, w *watch, err error) *Error {
-	refusal := Refuse(CodeClaimTimeout, "%s token %d could not be claimed within %s", p.Key, p.Token, c.ClaimTimeout).Because(err)
+	refusal := Refuse(CodeClaimTimeout, "%s token %d could not be claimed within %s", p.Key, p.Token, c.times().ClaimTimeout).Because(err)
 	if w.pool != nil {
 		return refusal.With(w.detail(), w.hint(pgx.Identifier{c.Store.config.ConnConfig.User}.Sanitize()))
 	}

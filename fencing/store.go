@@ -153,8 +153,12 @@ func (s *Store) pool(database, application string, most int32) (*pgxpool.Pool, e
 	}
 	if application == ClaimApplication {
 		config.ConnConfig.OnNotice = keepWarning
-		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		before := config.BeforeConnect
+		config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
 			neverCancel(c)
+			if before != nil {
+				return before(ctx, c)
+			}
 			return nil
 		}
 	}

@@ -3,9 +3,11 @@ package leases
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,6 +38,15 @@ const (
 //
 // It returns ErrInvalid for an endpoint that can't be right.
 func NewClient(endpoints []string, config *tls.Config) (*clientv3.Client, error) {
+	return NewClientFor(endpoints, config, Login{})
+}
+
+// A Login is a user of etcd (etcdctl auth enable) and the password.
+type Login struct{ User, Password string }
+
+// NewClientFor is NewClient of a user; the zero Login is nobody. As a user it asks
+// etcd at once, for up to DefaultDialTimeout, and returns what is wrong.
+func NewClientFor(endpoints []string, config *tls.Config, login Login) (*clientv3.Client, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("%w: no etcd endpoint given", ErrInvalid)
 	}
@@ -50,6 +61,8 @@ func NewClient(endpoints []string, config *tls.Config) (*clientv3.Client, error)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
 		TLS:                  config,
+		Username:             login.User,
+		Password:             login.Password,
 		DialTimeout:          DefaultDialTimeout,
 		DialKeepAliveTime:    DefaultKeepAliveTime,
 		DialKeepAliveTimeout: DefaultKeepAliveTimeout,
@@ -59,7 +72,10 @@ func NewClient(endpoints []string, config *tls.Config) (*clientv3.Client, error)
 			grpc.WithChainUnaryInterceptor(noteAttempt),
 		},
 	})
-	if err != nil {
+	switch {
+	case login.User != "" && errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("log in to etcd at %s as %q: no answer within %v: %w", strings.Join(endpoints, ","), login.User, DefaultDialTimeout, err)
+	case err != nil:
 		return nil, fmt.Errorf("make etcd client: %w", err)
 	}
 	return client, nil

@@ -80,7 +80,7 @@ var errPlaintext = errors.New("unencrypted bytes came after the request for TLS"
 
 // maybeDirectTLS encrypts at once if the client began with a handshake.
 func (s *session) maybeDirectTLS() error {
-	if s.srv.TLS.Mode == TLSDisable || !s.fromClient.Begins(firstByteTLS) {
+	if s.srv.settings().TLS.Mode == TLSDisable || !s.fromClient.Begins(firstByteTLS) {
 		return nil
 	}
 	if err := s.encrypt(s.fromClient.Rest()); err != nil {
@@ -98,7 +98,7 @@ func (s *session) maybeDirectTLS() error {
 // the handshake (CVE-2021-3935); PostgreSQL refuses them after a no as well.
 func (s *session) answerEncryption(code uint32) error {
 	early := len(s.fromClient.Rest()) > 0
-	encrypt := code == wire.CodeSSL && s.srv.TLS.Mode != TLSDisable && !s.encrypted()
+	encrypt := code == wire.CodeSSL && s.srv.settings().TLS.Mode != TLSDisable && !s.encrypted()
 	if !encrypt {
 		if err := s.answerByte('N'); err != nil {
 			return err
@@ -135,9 +135,9 @@ func (s *session) answerByte(b byte) error {
 
 // encrypt takes the handshake; read are bytes of it that were read already.
 func (s *session) encrypt(read []byte) error {
-	config, binding := s.srv.handshaking.use(s.srv.TLS.Config())
+	config, binding := s.srv.handshaking.use(s.srv.settings().TLS.Config())
 	conn := tls.Server(&peeked{Conn: s.client, bytes: append([]byte(nil), read...)}, config)
-	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
+	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.settings().LoginTimeout)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return fmt.Errorf("TLS handshake: %w", err)

@@ -48,7 +48,7 @@ func (s *session) firstPacket() ([]byte, error) {
 				asked[wire.CodeGSSEnc] = true // settled as well
 			}
 		default:
-			if s.srv.TLS.Mode == TLSRequire && !s.encrypted() {
+			if s.srv.settings().TLS.Mode == TLSRequire && !s.encrypted() {
 				return nil, s.reject("28000", "fenceproxy takes only encrypted connections: use sslmode=require or stricter", nil)
 			}
 			if code>>16 != 3 {

@@ -59,7 +59,7 @@ type idleness struct {
 // whether a session follows.
 func (s *session) login() bool {
 	s.mu.Lock()
-	s.setDeadline(time.Now().Add(s.srv.LoginTimeout))
+	s.setDeadline(time.Now().Add(s.srv.settings().LoginTimeout))
 	if s.draining {
 		s.client.SetReadDeadline(longAgo)
 	}
@@ -180,9 +180,9 @@ func (s *session) sweep(now time.Time) {
 		i.seen, i.since = i.turn, now
 		return
 	}
-	limit, why := s.srv.ClientIdleTimeout, errIdle
+	limit, why := s.srv.settings().ClientIdleTimeout, errIdle
 	if !s.over && s.status != wire.StatusIdle {
-		limit, why = s.srv.IdleTransactionTimeout, errIdleTransaction
+		limit, why = s.srv.settings().IdleTransactionTimeout, errIdleTransaction
 	}
 	if limit > 0 && now.Sub(i.since) >= limit {
 		i.expired = why

@@ -20,7 +20,7 @@ func TestSession_WaitedJustInTime(t *testing.T) {
 			client, peer := net.Pipe()
 			defer client.Close()
 			defer peer.Close()
-			s := newSession(&Server{ClientIdleTimeout: time.Second}, client, 1)
+			s := newSession(&Server{Settings: Settings{ClientIdleTimeout: time.Second}}, client, 1)
 			s.over, s.ending = end != nil, end
 			if err := s.wait(); err != nil {
 				t.Fatal(err)

@@ -21,7 +21,8 @@ const (
 // may be its own peer. Clients' keys are PostgreSQL's own: its process id is
 // that of one backend only, so that at most one peer has the session.
 func (s *Server) cancelAtPeers(key []byte) {
-	if len(s.Peers) == 0 || len(key) < minKeyData || len(key) > maxKeyData {
+	peers := s.settings().Peers
+	if len(peers) == 0 || len(key) < minKeyData || len(key) > maxKeyData {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.peerTimeout())
@@ -34,7 +35,7 @@ func (s *Server) cancelAtPeers(key []byte) {
 		return
 	}
 	asked := peersAsked{addrs: map[string]bool{}}
-	for _, peer := range s.Peers {
+	for _, peer := range peers {
 		asked.running.Go(func() { s.askPeers(ctx, &asked, peer, key) })
 	}
 	asked.running.Wait()
@@ -95,7 +96,7 @@ func (s *Server) askPeer(ctx context.Context, addr string, key []byte) {
 
 func (s *Server) dialPeer(ctx context.Context, addr string) (net.Conn, error) {
 	e := Endpoint{Network: "tcp", Address: addr}
-	if s.TLS.Mode != TLSDisable {
+	if s.settings().TLS.Mode != TLSDisable {
 		// A peer is dialled by an address that its certificate needn't name. The
 		// encryption is against those who listen: the key lets them do no more
 		// than cancel a statement.

@@ -12,7 +12,7 @@ import (
 // reach connects to a server that sessions shall go to and hands it the startup
 // packet. The error says of each server that was tried why it wasn't that one.
 func (s *session) reach(packet []byte) error {
-	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
+	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.settings().LoginTimeout)
 	defer cancel()
 	hosts := s.srv.Upstream
 	if hosts.asks() {
@@ -50,7 +50,7 @@ func (s *session) reachChosen(ctx context.Context, packet []byte) error {
 
 // dial connects to a server for a packet that none of them takes a session for.
 func (s *Server) dial() (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.LoginTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.settings().LoginTimeout)
 	defer cancel()
 	hosts := s.Upstream
 	if hosts.asks() {
@@ -143,7 +143,7 @@ func (s *session) landed() error {
 	if reported == "" || !s.srv.Upstream.asks() || s.srv.stood(s.host).Standby == (reported == "on") {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.LoginTimeout)
+	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.settings().LoginTimeout)
 	defer cancel()
 	h, err := s.srv.choose(ctx, true)
 	if err == nil && h == s.host {

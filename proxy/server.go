@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -35,35 +36,26 @@ type Claims interface {
 }
 
 // A Server accepts clients and gives each a session of its own with the
-// upstream. Fields may be set before Serve.
+// upstream. Fields may be set before Serve; Settings afterwards too, by Reload.
 type Server struct {
+	Settings
 	Upstream Upstream
-	Peers    []string // host:port of other proxies, asked about cancel keys that aren't known here
 	Claims   Claims
-	Policies Policies
-	Locks    Locks // nil: every session's fencing is FenceAccepted
-	TLS      ClientTLS
-	Secrets  Secrets // nil: SCRAM is relayed only
 	// Mock makes up salts for users who don't exist. NewServer's is of its own;
 	// proxies behind one address need one that they share.
-	Mock         *scram.Mock
-	Logger       *slog.Logger
-	Metrics      *Metrics
-	LoginTimeout time.Duration // from accept to the first ReadyForQuery
-	DialTimeout  time.Duration
+	Mock        *scram.Mock
+	Logger      *slog.Logger
+	Metrics     *Metrics
+	DialTimeout time.Duration
 	// CancelTimeout bounds how long a cancel request on its way keeps its session
 	// from its next request. What PostgreSQL reads later may hit that one, as it
 	// may without a proxy: the client's cancel request stays open till then.
 	CancelTimeout time.Duration
-	Sockets       Sockets
 
-	// How long a client may ask nothing, outside and inside a transaction; 0
-	// is for ever.
-	ClientIdleTimeout, IdleTransactionTimeout time.Duration
-	// MaxConnections is how many sessions are served at a time; 0 is no limit.
-	MaxConnections int
+	reloaded atomic.Pointer[Settings] // nil: Settings count
 
 	mu        sync.Mutex
+	resweep   chan struct{} // closed, and another, when settings have changed
 	listeners map[net.Listener]struct{}
 	sessions  map[*session]struct{}
 	cancels   map[string]*session            // by cancel key
@@ -96,10 +88,10 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		Mock:          scram.NewMock(nil, 0),
 		Logger:        slog.New(slog.DiscardHandler),
 		Metrics:       NewMetrics(nil),
-		LoginTimeout:  DefaultLoginTimeout,
+		Settings:      Settings{LoginTimeout: DefaultLoginTimeout, Sockets: DefaultSockets()},
 		DialTimeout:   DefaultDialTimeout,
 		CancelTimeout: DefaultCancelTimeout,
-		Sockets:       DefaultSockets(),
+		resweep:       make(chan struct{}),
 		listeners:     map[net.Listener]struct{}{},
 		sessions:      map[*session]struct{}{},
 		cancels:       map[string]*session{},
@@ -148,7 +140,7 @@ func (s *Server) Serve(ln net.Listener) error {
 func (s *Server) admit(ses *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.MaxConnections > 0 && s.admitted >= s.MaxConnections {
+	if most := s.settings().MaxConnections; most > 0 && s.admitted >= most {
 		return false
 	}
 	ses.admitted = true
@@ -158,7 +150,7 @@ func (s *Server) admit(ses *session) bool {
 
 // start runs a session for a client; it returns at once.
 func (s *Server) start(conn net.Conn) {
-	s.Sockets.tune(conn)
+	s.settings().Sockets.tune(conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

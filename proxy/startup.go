@@ -32,7 +32,7 @@ func (s *session) startup() (ok bool, err error) {
 	if s.database == "" {
 		s.database = s.user
 	}
-	s.setPolicy(s.srv.Policies.For(s.database, s.user))
+	s.setPolicy(s.srv.settings().Policies.For(s.database, s.user))
 	if s.srv.isDraining() {
 		return false, s.bid(errShuttingDown, nil)
 	}
@@ -42,7 +42,7 @@ func (s *session) startup() (ok bool, err error) {
 	if err := s.reach(packet); err != nil {
 		return false, s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
 	}
-	s.srv.Sockets.tune(s.backend)
+	s.srv.settings().Sockets.tune(s.backend)
 	s.backend.SetDeadline(s.deadline)
 	if ok, err := s.authenticate(); !ok {
 		return false, err
@@ -108,7 +108,7 @@ func (s *session) parameter() error {
 		// Who logged in, in PostgreSQL's own word: up to PostgreSQL 16 the login
 		// can give the role another name (db_user_namespace).
 		if role := string(value); role != s.user && !s.opened {
-			s.setPolicy(s.policy.stricter(s.srv.Policies.For(s.database, role)))
+			s.setPolicy(s.policy.stricter(s.srv.settings().Policies.For(s.database, role)))
 		}
 	case "application_name":
 		s.application = string(value)

@@ -11,15 +11,11 @@ const (
 	sweepAtMost      = 5 * time.Millisecond
 )
 
-// startSweeper ends sessions that are idle for too long, if there is such a
+// startSweeper ends sessions that are idle for too long, while there is such a
 // thing, until the function that it returns is called.
 func (s *Server) startSweeper() (stop func()) {
-	every := s.sweepEvery()
-	if every == 0 {
-		return func() {}
-	}
 	stopping, stopped := make(chan struct{}), make(chan struct{})
-	go s.sweepUntil(stopping, stopped, every)
+	go s.sweepUntil(stopping, stopped)
 	return func() {
 		close(stopping)
 		<-stopped
@@ -28,8 +24,9 @@ func (s *Server) startSweeper() (stop func()) {
 
 // sweepEvery is the time between two rounds, 0 if no session is too idle.
 func (s *Server) sweepEvery() time.Duration {
-	shorter := s.ClientIdleTimeout
-	if t := s.IdleTransactionTimeout; shorter == 0 || t > 0 && t < shorter {
+	now := s.settings()
+	shorter := now.ClientIdleTimeout
+	if t := now.IdleTransactionTimeout; shorter == 0 || t > 0 && t < shorter {
 		shorter = t
 	}
 	if shorter == 0 {
@@ -39,17 +36,21 @@ func (s *Server) sweepEvery() time.Duration {
 }
 
 // sweepUntil returns when stopping is closed.
-func (s *Server) sweepUntil(stopping <-chan struct{}, stopped chan<- struct{}, every time.Duration) {
+func (s *Server) sweepUntil(stopping <-chan struct{}, stopped chan<- struct{}) {
 	defer close(stopped)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	for {
+		changed := s.reswept() // before the settings are looked at
+		var tick <-chan time.Time
+		if every := s.sweepEvery(); every > 0 {
+			tick = time.After(every)
+		}
 		select {
 		case <-stopping:
 			return
-		case <-tick.C:
+		case <-changed:
+		case now := <-tick:
+			s.sweep(now)
 		}
-		s.sweep(time.Now())
 	}
 }
 

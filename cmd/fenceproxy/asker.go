@@ -16,6 +16,7 @@ import (
 // for one caller at a time.
 type asker struct {
 	config *pgx.ConnConfig
+	before func(context.Context, *pgx.ConnConfig) error // puts the password in; nil: it is there
 	target pgconn.ValidateConnectFunc
 	conn   *pgx.Conn // nil while there is none
 }
@@ -25,7 +26,7 @@ func newAsker(h dsnHost, target pgconn.ValidateConnectFunc) *asker {
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = fencing.WatchApplication
 	}
-	return &asker{config: config, target: target}
+	return &asker{config: config, before: h.config.BeforeConnect, target: target}
 }
 
 // ask is proxy.Host's. A connection that was kept may have been cut since, so
@@ -48,7 +49,13 @@ func (a *asker) timed(ctx context.Context) (proxy.Standing, error) {
 
 func (a *asker) once(ctx context.Context) (standing proxy.Standing, err error) {
 	if a.conn == nil {
-		if a.conn, err = pgx.ConnectConfig(ctx, a.config.Copy()); err != nil {
+		config := a.config.Copy()
+		if a.before != nil {
+			if err := a.before(ctx, config); err != nil {
+				return standing, err
+			}
+		}
+		if a.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
 			return standing, said(err)
 		}
 	}

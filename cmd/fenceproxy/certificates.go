@@ -34,6 +34,9 @@ func (f *clientTLSFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ca, "client-tls-ca", "", "a PEM `FILE` of authorities: clients must show a certificate of theirs")
 }
 
+// files are what is read of the disk.
+func (f *clientTLSFlags) files() [3]string { return [3]string{f.cert, f.key, f.ca} }
+
 // open returns how the proxy is to encrypt, after a first look at the files.
 func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
 	mode := map[string]proxy.TLSMode{

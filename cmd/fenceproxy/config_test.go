@@ -18,7 +18,8 @@ func configured(t *testing.T, env map[string]string, file string, args ...string
 	for k, v := range env {
 		all = append(all, k+"="+v)
 	}
-	root := newRoot(func(name string) (string, bool) { v, ok := env[name]; return v, ok }, all)
+	from := environment{lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok }, all: all}
+	root := newRoot(from)
 	cmd, _, err := root.Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func configured(t *testing.T, env map[string]string, file string, args ...string
 	if err := cmd.ParseFlags(args); err != nil {
 		return cmd, flagError(cmd, err)
 	}
-	return cmd, configure(cmd, environment{func(name string) (string, bool) { v, ok := env[name]; return v, ok }, all})
+	return cmd, configure(cmd, from)
 }
 
 func TestConfigure_Precedence(t *testing.T) {

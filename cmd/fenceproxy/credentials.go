@@ -20,12 +20,12 @@ import (
 // file in the format of PgBouncer's userlist.txt if there is one, and
 // otherwise PostgreSQL's own table of roles.
 type credentials struct {
-	file   string // "": there is none
 	roles  roles
 	mock   *scram.Mock
 	logger *slog.Logger
 
 	mu       sync.Mutex
+	file     string                      // "": there is none
 	users    map[string]proxy.Credential // of the file
 	seen     time.Time                   // when the file was changed last
 	askAfter time.Time                   // while the table may not be read; zero: it may
@@ -44,7 +44,7 @@ type roles interface {
 
 // openSecrets has the server verify clients over TLS, if that need not be left
 // to PostgreSQL.
-func openSecrets(ctx context.Context, server *proxy.Server, file string, roles roles, logger *slog.Logger) error {
+func openSecrets(ctx context.Context, server *proxy.Server, file string, roles roles, logger *slog.Logger) (*credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	key, iterations, err := roles.MockKey(ctx)
@@ -52,23 +52,32 @@ func openSecrets(ctx context.Context, server *proxy.Server, file string, roles r
 		logger.Warn("unknown users can be told from others at a restart: GRANT EXECUTE ON FUNCTION fence.mock_key() TO the role of --upstream", "error", err)
 	}
 	server.Mock = scram.NewMock(key, iterations)
-	c := &credentials{file: file, roles: roles, mock: server.Mock, logger: logger}
+	c := &credentials{roles: roles, mock: server.Mock, logger: logger}
 	if file != "" {
-		if err := c.load(); err != nil {
-			return err
+		if err := c.use(file); err != nil {
+			return nil, err
 		}
 	} else if _, err := c.ofTable(ctx, "postgres"); err != nil && !errors.Is(err, proxy.ErrNoSecrets) {
 		logger.Warn("look for roles' secrets", "error", err)
 	}
 	server.Secrets = c
-	return nil
+	return c, nil
 }
 
-// load reads the file.
-func (c *credentials) load() error {
+// use has users verified by a file, "" by PostgreSQL's table. One that can't be
+// used leaves what was there before.
+func (c *credentials) use(file string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.loadLocked()
+	was := c.file
+	if c.file = file; file == "" {
+		return nil
+	}
+	err := c.loadLocked()
+	if err != nil {
+		c.file = was
+	}
+	return err
 }
 
 // loadLocked reads the file. A password that is in the file in clear text costs
@@ -109,7 +118,8 @@ func readUserlist(path string) (list *scram.Userlist, err error) {
 	return list, nil
 }
 
-// changed returns when the file was changed; zero if it isn't there.
+// changed returns when the file was changed; zero if it isn't there. The caller
+// holds mu.
 func (c *credentials) changed() time.Time {
 	info, err := os.Stat(c.file)
 	if err != nil {
@@ -121,8 +131,8 @@ func (c *credentials) changed() time.Time {
 // Credential is proxy.Secrets'. A changed password works at once: the table, or
 // the file, is asked at each login.
 func (c *credentials) Credential(ctx context.Context, user string) (proxy.Credential, error) {
-	if c.file != "" {
-		return c.ofFile(user), nil
+	if known, ok := c.ofFile(user); ok {
+		return known, nil
 	}
 	known := proxy.Credential{Source: "pg_authid"}
 	text, err := c.ofTable(ctx, user)
@@ -183,11 +193,14 @@ func (c *credentials) ofTable(ctx context.Context, user string) (string, error) 
 	return text, nil
 }
 
-// ofFile returns what the file says of a user. A file that can't be used leaves
-// what it said before.
-func (c *credentials) ofFile(user string) proxy.Credential {
+// ofFile returns what the file says of a user, if there is one. A file that can't
+// be used leaves what it said before.
+func (c *credentials) ofFile(user string) (proxy.Credential, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.file == "" {
+		return proxy.Credential{}, false
+	}
 	if changed := c.changed(); !changed.Equal(c.seen) {
 		if err := c.loadLocked(); err != nil {
 			c.logger.Error("passwords not reloaded", "error", err)
@@ -198,7 +211,7 @@ func (c *credentials) ofFile(user string) proxy.Credential {
 	}
 	known := c.users[user]
 	known.Source = "--auth-file " + c.file + ": is it as PostgreSQL has it?"
-	return known
+	return known, true
 }
 
 // authFileUnused says that what set --auth-file does nothing.

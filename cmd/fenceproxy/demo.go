@@ -88,7 +88,7 @@ func (c *demoCommand) choose(names []string) ([]scenario.Story, error) {
 	for i, name := range names {
 		s, ok := byName[name]
 		if !ok {
-			return nil, usagef("demo: no scenario %q; there are %s", name, strings.Join(known, ", "))
+			return nil, usagef("demo: no scenario %q%s; there are %s", name, didYouMean(name, known, asItIs), strings.Join(known, ", "))
 		}
 		chosen[i] = s
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -56,7 +57,11 @@ func (d *dsn) Set(text string) error {
 	return nil
 }
 func (d *dsn) String() string { return "" }
-func (*dsn) Type() string     { return "DSN" }
+
+// Format shows nothing of what the driver made of it.
+func (dsn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
+
+func (*dsn) Type() string { return "DSN" }
 
 // namesTarget reports whether target_session_attrs was set, be it to any. The
 // driver doesn't tell.

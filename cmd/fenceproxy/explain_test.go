@@ -14,7 +14,7 @@ import (
 func command(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	root := newRoot(os.LookupEnv, nil)
+	root := newRoot(environment{lookup: os.LookupEnv})
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	root.SetErr(&out)

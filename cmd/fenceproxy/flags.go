@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -20,19 +22,34 @@ const (
 type etcdFlags struct {
 	endpoints endpoints
 	prefix    string
+	files     etcdFiles
+	user      string
+	password  passwordFlags
 }
 
 func (e *etcdFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&e.endpoints, "etcd", "client `URL`s of etcd, joined with commas")
 	flags.StringVar(&e.prefix, "lock-prefix", e.prefix, "what the etcd keys of locks start with")
+	flags.StringVar(&e.files.ca, "etcd-ca", "", "a PEM `FILE` of authorities for etcd's certificates, instead of the system's")
+	flags.StringVar(&e.files.cert, "etcd-cert", "", "a certificate to show to etcd, a PEM `FILE`; read for each connection")
+	flags.StringVar(&e.files.key, "etcd-key", "", "the certificate's private key, a PEM `FILE`")
+	flags.StringVar(&e.user, "etcd-user", "", "the `USER` to be in etcd, where it asks for one")
+	e.password.name = "etcd-password"
+	e.password.add(flags, "the user's password")
 }
 
-// check refuses a prefix under which locks would not be children of a folder.
+// check refuses a prefix under which locks would not be children of a folder, and
+// files and logins that are of no use.
 func (e *etcdFlags) check() error {
+	var found faults
 	if n := len(e.prefix); n == 0 || e.prefix[n-1] != '/' {
-		return usagef("--lock-prefix: %q must end in /", e.prefix)
+		found.add(usagef("--lock-prefix: %q must end in /", e.prefix))
 	}
-	return nil
+	_, err := e.files.config()
+	found.add(err)
+	_, err = e.login()
+	found.add(err)
+	return found.err()
 }
 
 // open returns a client of the cluster that was named, for commands that can't
@@ -44,9 +61,25 @@ func (e *etcdFlags) open() (*clientv3.Client, error) {
 	if len(e.endpoints) == 0 {
 		return nil, usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379")
 	}
-	client, err := leases.NewClient(e.endpoints, nil)
+	return e.client()
+}
+
+// client returns a client of the cluster that was named.
+func (e *etcdFlags) client() (*clientv3.Client, error) {
+	config, err := e.files.config()
 	if err != nil {
+		return nil, err
+	}
+	login, err := e.login()
+	if err != nil {
+		return nil, err
+	}
+	client, err := leases.NewClientFor(e.endpoints, config, login)
+	switch {
+	case errors.Is(err, leases.ErrInvalid):
 		return nil, usagef("--etcd: %v", err)
+	case err != nil:
+		return nil, fmt.Errorf("--etcd: %w", err)
 	}
 	return client, nil
 }

@@ -11,7 +11,7 @@ func newHelp() *cobra.Command {
 			topic, rest, err := cmd.Root().Find(args)
 			switch {
 			case len(rest) > 0:
-				return unknownCommand(rest[0])
+				return unknownCommand(cmd.Root(), rest[0])
 			case err != nil:
 				return err
 			}
@@ -21,6 +21,12 @@ func newHelp() *cobra.Command {
 	}
 }
 
-func unknownCommand(name string) error {
-	return usagef("unknown command %q; fenceproxy --help lists them", name)
+func unknownCommand(root *cobra.Command, name string) error {
+	var known []string
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() {
+			known = append(known, cmd.Name())
+		}
+	}
+	return usagef("unknown command %q%s; fenceproxy --help lists them", name, didYouMean(name, known, asItIs))
 }

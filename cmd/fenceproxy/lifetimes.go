@@ -46,12 +46,12 @@ func (f *lifetimeFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.userTimeout, "tcp-user-timeout", "how long a peer may leave what was sent to it; 0s is the system's own (Linux)")
 }
 
-func (f *lifetimeFlags) set(server *proxy.Server) {
-	server.LoginTimeout = time.Duration(f.loginTimeout)
-	server.ClientIdleTimeout = time.Duration(f.clientIdleTimeout)
-	server.IdleTransactionTimeout = time.Duration(f.idleTransactionTimeout)
-	server.MaxConnections = int(f.maxConnections)
-	server.Sockets = proxy.Sockets{
+func (f *lifetimeFlags) set(settings *proxy.Settings) {
+	settings.LoginTimeout = time.Duration(f.loginTimeout)
+	settings.ClientIdleTimeout = time.Duration(f.clientIdleTimeout)
+	settings.IdleTransactionTimeout = time.Duration(f.idleTransactionTimeout)
+	settings.MaxConnections = int(f.maxConnections)
+	settings.Sockets = proxy.Sockets{
 		KeepAlive: net.KeepAliveConfig{
 			Enable: f.keepAlive > 0, Idle: time.Duration(f.keepAlive),
 			Interval: time.Duration(f.keepAliveInterval), Count: int(f.keepAliveCount),

@@ -11,22 +11,42 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 )
 
-// newLockWatch makes the watch that policies need which look at etcd between
-// claims.
-func newLockWatch(etcd *openedEtcd, prefix string, logger *slog.Logger, registry prometheus.Registerer) *leases.Watch {
+// A lockWatching is the watch that policies need which look at etcd between
+// claims. It runs from the first of them on.
+type lockWatching struct {
+	watch    *leases.Watch
+	registry prometheus.Registerer
+	stop     func() // nil: it doesn't run
+}
+
+func newLockWatching(etcd *openedEtcd, prefix string, logger *slog.Logger, registry prometheus.Registerer) *lockWatching {
 	w := leases.NewWatch(etcd.client)
 	w.Prefix = prefix
 	w.Broken = (&watchLog{logger: logger}).broken
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	return &lockWatching{watch: w, registry: registry}
+}
+
+// begin starts the watch, unless it runs.
+func (l *lockWatching) begin() {
+	if l.stop != nil {
+		return
+	}
+	l.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fenceproxy_lock_watch_silent_seconds",
 		Help: "How long ago etcd's watch on the locks said something; +Inf while there is no watch.",
 	}, func() float64 {
-		if age, ok := w.Age(); ok {
+		if age, ok := l.watch.Age(); ok {
 			return age.Seconds()
 		}
 		return math.Inf(1)
 	}))
-	return w
+	l.stop = runUntil(l.watch.Run)
+}
+
+func (l *lockWatching) end() {
+	if l.stop != nil {
+		l.stop()
+	}
 }
 
 // A watchLog tells why a watch broke off, but not at every try.

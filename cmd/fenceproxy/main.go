@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ func endSignals(signals ...os.Signal) []os.Signal {
 // run carries out one command line. It returns when the command is done or,
 // for the ones that serve, some time after ctx is.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	root := newRoot(os.LookupEnv, os.Environ())
+	root := newRoot(environment{lookup: os.LookupEnv, all: os.Environ(), args: args})
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -41,15 +40,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // newRoot makes the command tree. The environment is passed in, so that what
 // reads it can be seen.
-func newRoot(lookup func(string) (string, bool), environ []string) *cobra.Command {
+func newRoot(env environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fenceproxy",
 		Short:         "A PostgreSQL proxy that refuses the writes of lock holders that lost their lock",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(args[0])
+				return unknownCommand(cmd, args[0])
 			}
 			return nil
 		},
@@ -58,7 +57,6 @@ func newRoot(lookup func(string) (string, bool), environ []string) *cobra.Comman
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	env := environment{lookup: lookup, all: environ}
 	root.AddCommand(
 		newServe(env), newDev(), newDemo(env), newInit(env), newProtect(env), newUnprotect(env), newAdoptLineage(env), newLock(env),
 		newExplain(), newDoctor(env), newStatus(env), newVersion(), newActor(),
@@ -93,8 +91,13 @@ func exitCode(err error, stderr io.Writer) int {
 	case errors.As(err, &status):
 		return int(status)
 	}
-	// Errors that were joined stand on lines of their own.
-	fmt.Fprintf(stderr, "fenceproxy: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	var several faults
+	if !errors.As(err, &several) {
+		several = faults{err}
+	}
+	for _, fault := range several {
+		fmt.Fprintf(stderr, "fenceproxy: %s\n", oneLine(fault))
+	}
 	if errors.As(err, &usage) {
 		return 2
 	}

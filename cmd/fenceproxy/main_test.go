@@ -140,10 +140,10 @@ func TestRun_UsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command":  {[]string{"swerve"}, `unknown command "swerve"`},
-		"unknown flag":     {[]string{"serve", "--lisen", "x"}, "unknown flag: --lisen"},
+		"unknown command":  {[]string{"swerve"}, `unknown command "swerve"; did you mean serve?`},
+		"unknown flag":     {[]string{"serve", "--lisen", "x"}, "unknown flag: --lisen; did you mean --listen?"},
 		"extra argument":   {[]string{"version", "now"}, `unexpected argument "now"`},
-		"no upstream":      {[]string{"serve"}, "--upstream is missing"},
+		"no upstream":      {[]string{"serve", "--etcd", "http://127.0.0.1:1"}, "--upstream is missing"},
 		"init no upstream": {[]string{"init"}, "--upstream is missing"},
 		"no etcd":          {[]string{"serve", "--upstream", "postgres://u@127.0.0.1/app"}, "--etcd is missing"},
 		"two etcds":        {[]string{"serve", "--upstream", "postgres://u@127.0.0.1/app", "--etcd", "http://127.0.0.1:1", "--embed-etcd", "x"}, "exclude each other"},

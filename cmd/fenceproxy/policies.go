@@ -123,11 +123,7 @@ func (p *policyRules) Set(text string) error {
 	if len(doc.Content) == 0 {
 		return errors.New("a list of rules is expected, such as [{role: migrator, untagged_writes: allow}]")
 	}
-	if err := p.SetNode(doc.Content[0]); err != nil {
-		return err
-	}
-	p.text = text
-	return nil
+	return p.SetNode(doc.Content[0])
 }
 
 // SetNode is Set from a file; errors name the rule.
@@ -150,7 +146,12 @@ func (p *policyRules) SetNode(list *yaml.Node) error {
 		}
 		rules = append(rules, r)
 	}
-	p.rules, p.text = rules, fmt.Sprintf("%d rules", len(rules))
+	list.Style = yaml.FlowStyle // in one line
+	text, err := yaml.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("write the rules: %w", err)
+	}
+	p.rules, p.text = rules, strings.Join(strings.Fields(string(text)), " ")
 	return nil
 }
 
@@ -160,13 +161,13 @@ func readRule(node *yaml.Node) (policyRule, error) {
 	if node.Kind != yaml.MappingNode {
 		return r, errors.New("a mapping is expected, such as {role: migrator, untagged_writes: allow}")
 	}
-	known := map[string]bool{"database": true, "role": true, "untagged_writes": true, "fencing": true}
+	known := []string{"database", "role", "untagged_writes", "fencing"}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		field := r.field(key.Value)
 		switch {
 		case field == nil:
-			return r, fmt.Errorf("%s: no such setting%s", key.Value, didYouMean(key.Value, known, func(s string) string { return s }))
+			return r, fmt.Errorf("%s: no such setting%s", key.Value, didYouMean(key.Value, known, asItIs))
 		case *field != "":
 			return r, fmt.Errorf("%s: stands there twice", key.Value)
 		case value.Kind != yaml.ScalarNode || value.Tag == "!!null" || value.Value == "":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -35,6 +36,7 @@ type serveCommand struct {
 	policy   policyFlags
 	authFile string
 	config   string
+	verify   bool                     // the settings, and nothing else
 	origin   func(flag string) string // what set a flag
 
 	listen, adminListen address
@@ -51,8 +53,8 @@ type serveCommand struct {
 	logFormat     choice
 }
 
-func newServe(env environment) *cobra.Command {
-	c := &serveCommand{
+func newServeCommand() *serveCommand {
+	return &serveCommand{
 		etcd:          etcdFlags{prefix: leases.DefaultPrefix},
 		tls:           newClientTLSFlags(),
 		life:          newLifetimeFlags(),
@@ -68,12 +70,17 @@ func newServe(env environment) *cobra.Command {
 		logLevel:      choice{"info", []string{"debug", "info", "warn", "error"}},
 		logFormat:     choice{"text", []string{"text", "json"}},
 	}
+}
+
+func newServe(env environment) *cobra.Command {
+	c := newServeCommand()
 	cmd := &cobra.Command{
 		Use:   "serve --upstream DSN (--etcd URL,… | --embed-etcd DIR)",
 		Short: "Run the proxy",
-		Long: `Run the proxy until SIGTERM, SIGINT or SIGHUP. It then takes no more sessions, lets each
+		Long: `Run the proxy until SIGTERM or SIGINT. It then takes no more sessions, lets each
 session end its transaction within --drain-timeout, and cuts off the rest; a second
-SIGTERM or SIGINT cuts them off at once.
+SIGTERM or SIGINT cuts them off at once. At SIGHUP it reads the settings anew; no
+session ends by that.
 
 Each flag can also be set by a variable (FENCEPROXY_CLAIM_TIMEOUT for --claim-timeout) or
 in the file that --config names (claim_timeout: 5s). A flag wins over a variable, a
@@ -84,7 +91,16 @@ variable over the file.`,
 				return err
 			}
 			c.origin = func(flag string) string { return origin(cmd.Flags(), flag) }
-			return c.run(cmd.Context(), cmd.ErrOrStderr())
+			if c.verify {
+				return c.checkConfig(cmd.Flags(), cmd.OutOrStdout())
+			}
+			hangups, stop := catchHangups()
+			defer stop()
+			r := &reloader{
+				read:  func() (*serveCommand, *pflag.FlagSet, error) { return c.reread(cmd, env) },
+				serve: c, written: writtenSettings(cmd.Flags()),
+			}
+			return c.run(cmd.Context(), cmd.ErrOrStderr(), r, hangups)
 		},
 	}
 	c.addFlags(cmd.Flags())
@@ -93,6 +109,7 @@ variable over the file.`,
 
 func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	addConfig(flags, &c.config)
+	flags.BoolVar(&c.verify, checkConfigFlag, false, "look at the settings and the files that they name, print them without secrets, and end: exit status 0, or 2 if one is wrong")
 	c.upstream.add(flags)
 	c.etcd.add(flags)
 	c.tls.add(flags)
@@ -115,37 +132,31 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 
 // check refuses what no single flag can know to be wrong.
 func (c *serveCommand) check() error {
-	if err := c.upstream.check(); err != nil {
-		return err
-	}
+	var found faults
+	found.add(c.upstream.check())
 	switch external, embedded := len(c.etcd.endpoints) > 0, c.embedDir != ""; {
 	case external && embedded:
-		return usagef("%s and %s exclude each other", c.origin("etcd"), c.origin("embed-etcd"))
+		found.add(usagef("%s and %s exclude each other", c.origin("etcd"), c.origin("embed-etcd")))
 	case !external && !embedded:
-		return usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379; or --embed-etcd DIR")
+		found.add(usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379; or --embed-etcd DIR"))
 	}
 	if c.evictAfter >= c.claimTimeout {
-		return usagef("%s (%v) must be below %s (%v)", c.origin("evict-after"), &c.evictAfter, c.origin("claim-timeout"), &c.claimTimeout)
+		found.add(usagef("%s (%v) must be below %s (%v)", c.origin("evict-after"), &c.evictAfter, c.origin("claim-timeout"), &c.claimTimeout))
 	}
 	if c.authFile != "" && c.tls.mode.value == proxy.TLSDisable.String() {
-		return authFileUnused(c.origin("auth-file"))
+		found.add(authFileUnused(c.origin("auth-file")))
 	}
-	return c.etcd.check()
+	found.add(c.etcd.check())
+	return found.err()
 }
 
 // run looks at all that it is given before it starts an etcd, which leaves
 // traces: files, ports, PostgreSQL.
-func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	logger, flush := c.logger(stderr)
+func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, hangups <-chan os.Signal) error {
+	logger, level, flush := c.logger(stderr)
 	defer flush()
-	clientTLS, err := c.tls.open(logger)
+	clientTLS, err := c.validate(logger)
 	if err != nil {
-		return err
-	}
-	if _, err := readUserlist(c.authFile); err != nil {
 		return err
 	}
 	policies, err := c.policy.policies()
@@ -165,11 +176,11 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	defer upstream.close()
 	server := upstream.server
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
-	c.life.set(server)
+	c.life.set(&server.Settings)
 	server.Policies = policies
 	observer := newClaimObserver(logger, registry)
 	upstream.observe(observer)
-	if err := c.preflight(ctx, upstream, logger); err != nil {
+	if r.passwords, err = c.preflight(ctx, upstream, logger); err != nil {
 		return err
 	}
 	if err := c.openEtcd(ctx, &etcd, logger); err != nil {
@@ -184,35 +195,41 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer) error {
 	if len(policies.Rules) > 0 || policies.Default != (proxy.Policy{}) {
 		logger.Info("policies", "untagged_writes", policies.Default.UntaggedWrites.String(), "fencing", policies.Default.Fencing.String(), "rules", len(policies.Rules))
 	}
-	if server.Policies.Follow() {
-		watch := newLockWatch(&etcd, c.etcd.prefix, logger, registry)
-		server.Locks = watch
-		defer runUntil(watch.Run)()
+	r.locks = newLockWatching(&etcd, c.etcd.prefix, logger, registry)
+	defer r.locks.end()
+	server.Locks = r.locks.watch
+	if policies.Follow() {
+		r.locks.begin()
 	}
 	keeper := newKeeper(upstream, authority, observer.alarm, logger, registry)
 	keeper.retention = time.Duration(c.markRetention)
 	defer runUntil(keeper.run)()
-	return c.serve(ctx, logger, server, ports, newAdmin(registry,
+	r.logger, r.level, r.upstream, r.tls = logger, level, upstream, clientTLS
+	return c.serve(ctx, r, hangups, ports, newAdmin(registry,
 		probe{"upstream", upstream.ping}, probe{"etcd", authority.Ping}))
 }
 
 // claimer is one that knows no authority yet.
 func (c *serveCommand) claimer(store *fencing.Store) *fencing.Claimer {
 	claimer := fencing.NewClaimer(store, nil, nil)
-	claimer.EvictAfter = time.Duration(c.evictAfter)
-	claimer.ClaimTimeout = time.Duration(c.claimTimeout)
-	claimer.VerifyTimeout = time.Duration(c.verifyTimeout)
+	claimer.Times = c.times()
 	return claimer
 }
 
-// logger returns the log, and what is to be called when all has been logged.
-func (c *serveCommand) logger(stderr io.Writer) (logger *slog.Logger, flush func()) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.logLevel.value)); err != nil {
-		level = slog.LevelInfo // not reached: the flag knows its words
-	}
+// logger returns the log, the least that it takes, and what is to be called when
+// all has been logged.
+func (c *serveCommand) logger(stderr io.Writer) (logger *slog.Logger, level *slog.LevelVar, flush func()) {
+	level = &slog.LevelVar{}
+	level.Set(c.level())
 	limited := newThrottle(newLogHandler(stderr, c.logFormat.value, level))
-	return slog.New(limited), limited.shown.flush
+	return slog.New(limited), level, limited.shown.flush
+}
+
+func (c *serveCommand) level() (level slog.Level) {
+	if err := level.UnmarshalText([]byte(c.logLevel.value)); err != nil {
+		return slog.LevelInfo // not reached: the flag knows its words
+	}
+	return level
 }
 
 // openedEtcd is a client, and the server if it is in this process.
@@ -233,7 +250,6 @@ func (e *openedEtcd) close() {
 // openEtcd opens the cluster that was named, or one that it starts in this
 // process.
 func (c *serveCommand) openEtcd(ctx context.Context, etcd *openedEtcd, logger *slog.Logger) (err error) {
-	urls := []string(c.etcd.endpoints)
 	if c.embedDir != "" {
 		embedded := leases.NewEmbedded(c.embedDir)
 		embedded.Addr = c.etcdListen.String()
@@ -246,12 +262,12 @@ func (c *serveCommand) openEtcd(ctx context.Context, etcd *openedEtcd, logger *s
 		}
 		go watchEtcd(embedded.Err(), logger)
 		logger.Info("embedded etcd serves", "url", embedded.Endpoint(), "dir", c.embedDir)
-		urls, etcd.server = []string{embedded.Endpoint()}, embedded
+		etcd.server = embedded
+		etcd.client, err = leases.NewClient([]string{embedded.Endpoint()}, nil)
+		return err
 	}
-	if etcd.client, err = leases.NewClient(urls, nil); err != nil {
-		return usagef("--etcd: %v", err)
-	}
-	return nil
+	etcd.client, err = c.etcd.client()
+	return err
 }
 
 // watchEtcd logs that the embedded etcd gave up; /readyz shows it too. It ends
@@ -265,17 +281,17 @@ func watchEtcd(failed <-chan error, logger *slog.Logger) {
 // preflight looks at everything in PostgreSQL that a first claim and a first
 // login would need, so that what is missing is said at start and not to some
 // client at night.
-func (c *serveCommand) preflight(ctx context.Context, upstream *upstream, logger *slog.Logger) error {
+func (c *serveCommand) preflight(ctx context.Context, upstream *upstream, logger *slog.Logger) (*credentials, error) {
 	conn, err := c.upstream.connect(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_ = conn.Close(context.WithoutCancel(ctx))
 	if err := upstream.preflight(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if upstream.server.TLS.Mode == proxy.TLSDisable {
-		return nil
+		return nil, nil
 	}
 	return openSecrets(ctx, upstream.server, c.authFile, upstream, logger)
 }
@@ -291,12 +307,13 @@ func pingEtcd(ctx context.Context, authority *leases.Authority) error {
 }
 
 // serve runs the listeners until ctx ends, and then drains.
-func (c *serveCommand) serve(ctx context.Context, logger *slog.Logger, server *proxy.Server, ports listeners, admin *admin) error {
+func (c *serveCommand) serve(ctx context.Context, r *reloader, hangups <-chan os.Signal, ports listeners, admin *admin) error {
+	logger, server := r.logger, r.upstream.server
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ports.clients) })
 	group.Go(func() error { return admin.serve(ports.admin) })
 	group.Go(func() error {
-		<-ctx.Done()
+		r.run(ctx, hangups)
 		admin.draining.Store(true)
 		defer admin.close()
 		return c.drain(logger, server)

@@ -111,7 +111,7 @@ func (u *upstream) ping(ctx context.Context) error {
 
 // pingOne connects anew, as a client would.
 func (u *upstream) pingOne(ctx context.Context, h upstreamHost) error {
-	a := &asker{config: h.asker.config}
+	a := &asker{config: h.asker.config, before: h.asker.before}
 	defer a.close()
 	_, err := a.ask(ctx)
 	return err

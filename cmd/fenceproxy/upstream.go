@@ -14,15 +14,34 @@ import (
 )
 
 // upstreamFlags say which PostgreSQL is protected.
-type upstreamFlags struct{ dsn dsn }
+type upstreamFlags struct {
+	dsn      dsn
+	password passwordFlags
+}
 
 func (u *upstreamFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&u.dsn, "upstream", "`DSN` of the protected PostgreSQL, with the role that owns schema fence")
+	u.password.name = "upstream-password"
+	u.password.add(flags, "the password of the DSN's role")
 }
 
 func (u *upstreamFlags) check() error {
 	if len(u.dsn.hosts) == 0 {
 		return usagef("--upstream is missing: the DSN of the protected PostgreSQL, such as postgres://fence@127.0.0.1:5432/app")
+	}
+	if !u.password.set() {
+		return nil
+	}
+	if err := u.password.check(); err != nil {
+		return err
+	}
+	for _, h := range u.dsn.hosts {
+		// Asked for each connection, so that the file can be replaced.
+		h.config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			password, err := u.password.read()
+			c.Password = password.reveal()
+			return err
+		}
 	}
 	return nil
 }

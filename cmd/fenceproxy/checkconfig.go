@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+
+	"github.com/fenceproxy/fenceproxy/proxy"
+)
+
+// checkConfigFlag has serve look at its settings and do nothing else.
+const checkConfigFlag = "check-config"
+
+// validate looks at all settings together, and at the files that they name. It
+// connects to nothing, and tells all that is wrong.
+func (c *serveCommand) validate(logger *slog.Logger) (proxy.ClientTLS, error) {
+	var found faults
+	found.add(c.check())
+	clientTLS, err := c.tls.open(logger)
+	found.add(err)
+	if clientTLS.Mode != proxy.TLSDisable {
+		_, err = readUserlist(c.authFile)
+		found.add(err)
+	}
+	_, err = c.policy.policies()
+	found.add(err)
+	return clientTLS, found.err()
+}
+
+// reread reads the settings once more, as the command line, the environment and
+// the file have them now.
+func (c *serveCommand) reread(cmd *cobra.Command, env environment) (*serveCommand, *pflag.FlagSet, error) {
+	_, args, err := cmd.Root().Find(env.args)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the command line again: %w", err)
+	}
+	next := newServeCommand()
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	next.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, nil, fmt.Errorf("read the command line again: %w", err)
+	}
+	next.origin = func(flag string) string { return origin(flags, flag) }
+	return next, flags, configureFlags(flags, knownFlags(cmd.Root()), env)
+}
+
+// checkConfig says what is wrong with the settings, or prints them: a file that
+// means the same, without the secrets.
+func (c *serveCommand) checkConfig(flags *pflag.FlagSet, out io.Writer) error {
+	if _, err := c.validate(slog.New(slog.DiscardHandler)); err != nil {
+		return asUsage(err)
+	}
+	return printSettings(flags, out)
+}
+
+// asUsage makes each fault one of the settings: exit status 2.
+func asUsage(err error) error {
+	var found faults
+	found.add(err)
+	for i, fault := range found {
+		found[i] = usagef("%s", oneLine(fault))
+	}
+	return found.err()
+}
+
+// printSettings prints each setting with what set it.
+func printSettings(flags *pflag.FlagSet, out io.Writer) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if err != nil || slices.Contains([]string{"config", "help", checkConfigFlag}, f.Name) {
+			return
+		}
+		by := "default"
+		if f.Changed {
+			by = origin(flags, f.Name)
+		}
+		_, err = fmt.Fprintf(out, "%s  # %s\n", settingLine(f), by)
+	})
+	return err
+}
+
+// settingLine is a setting as the file has it; one that is a secret or has no
+// value is a comment.
+func settingLine(f *pflag.Flag) string {
+	value := f.Value.String()
+	switch {
+	case slices.Contains(secretFlags, f.Name) && f.Changed:
+		return "#" + fileKey(f.Name) + ": " + hidden
+	case value == "":
+		return "#" + fileKey(f.Name) + ":"
+	case f.Name == policiesFlag:
+		return fileKey(f.Name) + ": " + value
+	}
+	node := yaml.Node{Kind: yaml.ScalarNode, Value: value}
+	if text, err := yaml.Marshal(&node); err == nil {
+		value = string(text[:len(text)-1])
+	}
+	return fileKey(f.Name) + ": " + value
+}

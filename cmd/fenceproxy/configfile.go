@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+)
+
+// A settingsFile is a YAML mapping whose keys are flag names with _ for -. A list
+// stands for its items joined with commas.
+type settingsFile struct {
+	path  string
+	flags *pflag.FlagSet
+	known map[string]bool // also those of other commands
+}
+
+func fileKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
+
+// read sets the flags that are still open.
+func (s *settingsFile) read(found *faults) {
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		found.add(usagef("config: %v", err))
+		return
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		found.add(syntaxError(s.path, err))
+		return
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		return
+	}
+	top := doc.Content[0]
+	if top.Kind != yaml.MappingNode {
+		found.add(usagef("%s:%d: a mapping of settings to values is expected", s.path, top.Line))
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		where := fmt.Sprintf("%s:%d: %s", s.path, key.Line, key.Value)
+		if line, ok := seen[key.Value]; ok {
+			found.add(usagef("%s: stands in line %d already", where, line))
+			continue
+		}
+		seen[key.Value] = key.Line
+		found.add(s.set(key.Value, value, where))
+	}
+}
+
+// syntaxError puts the line behind the file's name, as other errors have it.
+func syntaxError(path string, err error) error {
+	why := strings.TrimPrefix(err.Error(), "yaml: ")
+	var line int
+	if n, _ := fmt.Sscanf(why, "line %d:", &line); n == 1 {
+		_, why, _ = strings.Cut(why, ": ")
+		path = fmt.Sprintf("%s:%d", path, line)
+	}
+	return usagef("%s: %s", path, why)
+}
+
+func (s *settingsFile) set(key string, value *yaml.Node, where string) error {
+	name := strings.ReplaceAll(key, "_", "-")
+	if name == "config" {
+		return usagef("%s: the file is named by --config or %s only; take the line out", where, variable(name))
+	}
+	if !s.known[name] || fileKey(name) != key {
+		return usagef("%s: no such setting%s", where, didYouMean(name, slices.Collect(maps.Keys(s.known)), fileKey))
+	}
+	f := s.flags.Lookup(name)
+	if name == policiesFlag {
+		return setPolicies(f, value, where)
+	}
+	text, ok := scalars(value)
+	if !ok {
+		return usagef("%s: a value or a list of values is expected", where)
+	}
+	if f == nil || f.Changed {
+		return nil // another command's, or set by command line or environment
+	}
+	if err := set(f, text, where); err != nil {
+		return err
+	}
+	f.Annotations[fileNote] = []string{text}
+	return nil
+}
+
+// setPolicies sets the flag whose value is more than a list of values.
+func setPolicies(f *pflag.Flag, value *yaml.Node, where string) error {
+	rules := &policyRules{} // checked also where another command's file it is
+	open := f != nil && !f.Changed
+	if open {
+		rules = f.Value.(*policyRules)
+	}
+	if err := rules.SetNode(value); err != nil {
+		return usagef("%s: %v", where, err)
+	}
+	if open {
+		noteOrigin(f, where)
+		f.Annotations[fileNote] = []string{rules.text}
+	}
+	return nil
+}
+
+// scalars is the text of a scalar, or of a list of scalars joined with
+// commas.
+func scalars(value *yaml.Node) (string, bool) {
+	switch value.Kind {
+	case yaml.ScalarNode:
+		return value.Value, value.Tag != "!!null"
+	case yaml.SequenceNode:
+		items := make([]string, len(value.Content))
+		for i, item := range value.Content {
+			if item.Kind != yaml.ScalarNode {
+				return "", false
+			}
+			items[i] = item.Value
+		}
+		return strings.Join(items, ","), true
+	default:
+		return "", false
+	}
+}

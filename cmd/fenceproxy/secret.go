@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// hidden is what is printed in a secret's place.
+const hidden = "(hidden)"
+
+// A secret is a text that no way of printing shows. It is behind a pointer, for
+// package fmt asks no method of what is in a field that isn't exported.
+type secret struct{ text *string }
+
+func (secret) String() string               { return hidden }
+func (secret) GoString() string             { return hidden }
+func (secret) LogValue() slog.Value         { return slog.StringValue(hidden) }
+func (secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+func (secret) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, hidden) }
+
+// reveal is the text, for whom it is meant.
+func (s secret) reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// A password is a setting that a variable or the file can hold, but not the
+// command line, which everybody on the machine can read.
+type password struct{ secret }
+
+// Set is what the command line calls.
+func (p *password) Set(string) error {
+	return errors.New("on the command line everybody could read it: name a file that has it, or use the variable or the file of settings")
+}
+
+// setHidden is Set from a variable or a file.
+func (p *password) setHidden(text string) error {
+	if text == "" {
+		return errors.New("it is empty")
+	}
+	p.text = &text
+	return nil
+}
+
+func (p *password) String() string { return "" }
+func (*password) Type() string     { return "password" }
+
+// passwordFlags are the two ways to give a password: the text, or a file that is
+// read whenever it is needed.
+type passwordFlags struct {
+	name string // of the flag of the text
+	text password
+	file string
+}
+
+func (f *passwordFlags) add(flags *pflag.FlagSet, usage string) {
+	flags.Var(&f.text, f.name, usage+": by "+variable(f.name)+" or the file of settings only")
+	flags.StringVar(&f.file, f.name+"-file", "", usage+", in a `FILE`")
+}
+
+func (f *passwordFlags) set() bool { return f.text.text != nil || f.file != "" }
+
+// check looks whether there is a password, and one only.
+func (f *passwordFlags) check() error {
+	if f.text.text != nil && f.file != "" {
+		return usagef("%s and --%s-file exclude each other", variable(f.name), f.name)
+	}
+	_, err := f.read()
+	return err
+}
+
+// read returns the password, empty if none was given. What ends its line isn't
+// part of it.
+func (f *passwordFlags) read() (secret, error) {
+	if f.file == "" {
+		return f.text.secret, nil
+	}
+	text, err := os.ReadFile(f.file)
+	if err != nil {
+		return secret{}, usagef("--%s-file: %v", f.name, err)
+	}
+	line := strings.TrimRight(string(text), "\r\n")
+	if line == "" || strings.ContainsAny(line, "\r\n") {
+		return secret{}, usagef("--%s-file %s: one line with the password is expected", f.name, f.file)
+	}
+	return secret{&line}, nil
+}
