@@ -7,13 +7,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 )
+
+// backupWaitDelay is how long a copy that was broken off may take to end.
+const backupWaitDelay = time.Second
 
 // backup copies the data folder of a running server, so that the copy starts
 // as a standby that streams from it.
 func (s *Server) backup(ctx context.Context, primary *Server) error {
 	cmd := exec.CommandContext(ctx, s.Program("pg_basebackup"), "-D", s.DataDir(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-d", "host=127.0.0.1 user="+Superuser+" application_name="+StandbyName, "-p", fmt.Sprint(primary.port))
+	// The child that fetches the log holds its output open, and outlives it.
+	cmd.WaitDelay = backupWaitDelay
 	cmd.Dir = s.base
 	cmd.Env = append(environment(), "PGPASSWORD="+primary.options.Password)
 	if err := s.finish(ctx, cmd, "copy the primary"); err != nil {
