@@ -273,3 +273,23 @@ func TestClaimer_AfterRestart(t *testing.T) {
 		t.Errorf("on broken connections: %v", err)
 	}
 }
+
+// hangs is an Authority that doesn't answer.
+type hangs struct{}
+
+func (hangs) Verify(ctx context.Context, _ string, _ fencing.Token) (fencing.Verification, error) {
+	<-ctx.Done()
+	return fencing.Verification{}, ctx.Err()
+}
+
+// Claims that begin after Retime go by its times.
+func TestClaimer_Retime(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	c := s.claimer(holder("a", 10), func(c *fencing.Claimer) { c.VerifyTimeout = time.Hour })
+	c.Authority = hangs{}
+	times := c.Times
+	times.VerifyTimeout = time.Millisecond
+	c.Retime(times)
+	refusal(t, s.answered(start(t, c, "a", 10)), fencing.CodeUnverified)
+}
