@@ -194,6 +194,14 @@ func (s *Server) forgetKeyLocked(ses *session) {
 	}
 }
 
+// Sessions is how many there are, those that are logging in included. It waits
+// for the lock under which they begin and end.
+func (s *Server) Sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
 func (s *Server) isDraining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ const envPrefix = "FENCEPROXY_"
 var secretFlags = []string{"upstream", "upstream-password", "etcd-password"}
 
 // consentFlags are given to one command line, and are no settings.
-var consentFlags = []string{"yes", "force", checkConfigFlag}
+var consentFlags = []string{"yes", "force", "ready", checkConfigFlag}
 
 // environment is where settings come from, besides the file.
 type environment struct {

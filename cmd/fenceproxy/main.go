@@ -59,7 +59,7 @@ func newRoot(env environment) *cobra.Command {
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(
 		newServe(env), newDev(), newDemo(env), newInit(env), newProtect(env), newUnprotect(env), newAdoptLineage(env), newLock(env),
-		newExplain(), newDoctor(env), newStatus(env), newVersion(), newActor(),
+		newExplain(), newDoctor(env), newStatus(env), newHealth(env), newVersion(), newActor(),
 	)
 	return root
 }

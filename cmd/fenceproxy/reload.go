@@ -43,6 +43,7 @@ type reloader struct {
 	logger    *slog.Logger
 	level     *slog.LevelVar
 	upstream  *upstream
+	boss      *supervisor
 	locks     *lockWatching
 	passwords *credentials // nil: PostgreSQL verifies passwords itself
 
@@ -78,7 +79,9 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case <-hangups:
+			r.boss.reloading()
 			r.reload()
+			r.boss.ready()
 		}
 	}
 }

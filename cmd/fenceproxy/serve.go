@@ -201,10 +201,15 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	if policies.Follow() {
 		r.locks.begin()
 	}
+	boss, err := newSupervisor(server, logger)
+	if err != nil {
+		return err
+	}
+	defer runUntil(boss.watch)()
 	keeper := newKeeper(upstream, authority, observer.alarm, logger, registry)
 	keeper.retention = time.Duration(c.markRetention)
 	defer runUntil(keeper.run)()
-	r.logger, r.level, r.upstream, r.tls = logger, level, upstream, clientTLS
+	r.logger, r.level, r.upstream, r.tls, r.boss = logger, level, upstream, clientTLS, boss
 	return c.serve(ctx, r, hangups, ports, newAdmin(registry,
 		probe{"upstream", upstream.ping}, probe{"etcd", authority.Ping}))
 }
@@ -309,16 +314,20 @@ func pingEtcd(ctx context.Context, authority *leases.Authority) error {
 // serve runs the listeners until ctx ends, and then drains.
 func (c *serveCommand) serve(ctx context.Context, r *reloader, hangups <-chan os.Signal, ports listeners, admin *admin) error {
 	logger, server := r.logger, r.upstream.server
+	r.boss.ready() // clients can connect: they wait in the sockets' queues
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(ports.clients) })
+	for _, ln := range ports.clients {
+		group.Go(func() error { return server.Serve(ln) })
+	}
 	group.Go(func() error { return admin.serve(ports.admin) })
 	group.Go(func() error {
 		r.run(ctx, hangups)
 		admin.draining.Store(true)
+		r.boss.stopping(time.Duration(c.drainTimeout))
 		defer admin.close()
 		return c.drain(logger, server)
 	})
-	logger.Info("ready", "listen", ports.clients.Addr().String(), "admin", ports.admin.Addr().String(), "upstream", c.upstream.where(),
+	logger.Info("ready", "listen", ports.where(), "admin", ports.admin.Addr().String(), "upstream", c.upstream.where(),
 		"version", buildVersion())
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err

@@ -41,6 +41,8 @@ func (s *Stack) StartProcess(ctx context.Context, database string, program []str
 type Way struct {
 	Upstream string   // DSN, of several servers perhaps
 	Etcd     []string // endpoints
+
+	Passed []*os.File // open for the proxy from descriptor 3 on
 }
 
 // Launch is StartProcess for a proxy that goes another way: over links that can
@@ -52,6 +54,7 @@ func (s *Stack) Launch(ctx context.Context, way Way, program []string, flags ...
 	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	// A password has no place on a command line.
 	p.cmd.Env = append(os.Environ(), "FENCEPROXY_UPSTREAM="+way.Upstream)
+	p.cmd.ExtraFiles = way.Passed
 	p.cmd.SysProcAttr = child.Attributes()
 	log, err := p.cmd.StderrPipe()
 	if err != nil {
