@@ -32,7 +32,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz attack chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz attack chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -67,7 +67,19 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 	cd testharness/clients/programs/golang && $(GO) mod tidy -diff && $(GO) vet ./...
 	testharness/imports.sh
 	$(GO) run $(GOLANGCI) run
-	shellcheck -x -P testharness/clients/programs testharness/*.sh testharness/bench/*.sh testharness/clients/programs/*.sh .ci/run
+	cd deploy/check && $(GO) mod tidy -diff
+	shellcheck -x -P testharness/clients/programs deploy/*.sh deploy/compose/*.sh deploy/debian/p* testharness/*.sh testharness/bench/*.sh testharness/clients/programs/*.sh .ci/run
+
+deploy-check: build ## what deploy/ has, by the parsers and rules of systemd, BuildKit, Compose, Helm, Kubernetes and Prometheus
+	@testharness/setup.sh go deploy
+	@GO="$(GO)" deploy/check.sh
+
+release: ## dist/: archives and Debian packages for amd64 and arm64, lists of contents, checksums
+	@testharness/setup.sh go release
+	@GO="$(GO)" deploy/release.sh dist
+
+release-check: release ## the same commit again, in another folder and from nothing: the same bytes
+	@GO="$(GO)" deploy/again.sh dist
 
 fuzz: ## each fuzz target for FUZZ_TIME (20s)
 	@testharness/setup.sh go cc
@@ -148,4 +160,4 @@ bench-marks: ## what MARKS (1000000) marks change, and how they are removed
 	$(GO) test -run '^$$' -bench 'Marks$$' -benchtime 1x -timeout 1h ./testharness/claims
 
 clean: ## what the targets above made
-	rm -rf bin coverage.out testharness/clients/programs/node/node_modules
+	rm -rf bin dist coverage.out testharness/clients/programs/node/node_modules

@@ -7,6 +7,8 @@
 #   postgres  PostgreSQL server binaries, psql and pgbench
 #   etcdctl   etcd's command-line client, which tests take locks with
 #   lint      shellcheck and git
+#   deploy    systemd-analyze and promtool, which look at what deploy/ has
+#   release   git and GNU tar
 #   peers     PgBouncer and HAProxy, which benchmarks measure beside the proxy
 #   clients   the languages and drivers of those that $CLIENTS names (all)
 #
@@ -136,15 +138,20 @@ need_etcdctl() {
 	provide "etcdctl 3.4 or newer, which tests take locks with (https://etcd.io has it too)" 'etcdctl version' etcd-client
 }
 
-# need_peers keeps Debian from starting the services that it installs:
-# benchmarks start what they need, on other ports.
-need_peers() {
+# start_nothing keeps Debian from starting the services that it installs until
+# this script ends.
+start_nothing() {
 	policy=/usr/sbin/policy-rc.d
-	if has apt-get && [ ! -e $policy ] && ! { has_peer pgbouncer && has_peer haproxy; }; then
+	if has apt-get && [ ! -e $policy ]; then
 		for_now $policy
 		printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
 		as_root chmod 755 $policy
 	fi
+}
+
+# need_peers starts no service: benchmarks start what they need, on other ports.
+need_peers() {
+	{ has_peer pgbouncer && has_peer haproxy; } || start_nothing
 	provide "PgBouncer, for make bench" 'has_peer pgbouncer' pgbouncer
 	provide "HAProxy, for make bench" 'has_peer haproxy' haproxy
 }
@@ -198,15 +205,26 @@ apt_client() {
 	provide "$package, for make clients" "$look" "$package" "$@"
 }
 
+need_deploy() {
+	provide "systemd-analyze, for make deploy-check" 'has systemd-analyze' systemd
+	has promtool || start_nothing
+	provide "promtool, for make deploy-check" 'has promtool' prometheus
+}
+
+need_release() {
+	provide "git, for make release" 'has git' git
+	provide "GNU tar, for make release" 'tar --version | grep GNU' tar
+}
+
 need_lint() {
 	provide "git, for make lint" 'has git' git
 	provide "shellcheck, for make lint" 'has shellcheck' shellcheck
 }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint|clients|peers ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint|clients|peers|deploy|release ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | etcdctl | lint | clients | peers) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres, etcdctl, lint, clients or peers" ;;
+	go | cc | postgres | etcdctl | lint | clients | peers | deploy | release) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl, lint, clients, peers, deploy or release" ;;
 	esac
 done

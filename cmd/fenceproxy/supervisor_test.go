@@ -173,8 +173,8 @@ func TestListeners_Inherited(t *testing.T) {
 	if got, want := p.Admin, admin.Addr().String(); got != want {
 		t.Errorf("admin: got %s, want %s", got, want)
 	}
-	if status, _ := get(t, p, "/readyz"); status != 200 {
-		t.Errorf("/readyz: got %d, want 200", status)
+	if status, _ := get(t, p, "/healthz"); status != 200 {
+		t.Errorf("/healthz: got %d, want 200", status)
 	}
 	for _, ln := range []net.Listener{first, second} {
 		exec1(t, open(t, s.ProxyDSN(ln.Addr().String(), stack.RoleApp, "app")), "SELECT 1")
@@ -239,7 +239,8 @@ func TestHealth(t *testing.T) {
 		return h.cmd.ProcessState.ExitCode(), h.stderr.String()
 	}
 	_, port, _ := net.SplitHostPort(p.Admin)
-	for _, args := range [][]string{nil, {"--ready"}, {"--admin-listen", ":" + port}, {"--admin-listen", "0.0.0.0:" + port}} {
+	poll.Until(t, "that it is ready", func() bool { status, said := ask("--ready"); return status == 0 && said == "" })
+	for _, args := range [][]string{nil, {"--admin-listen", ":" + port}, {"--admin-listen", "0.0.0.0:" + port}} {
 		if status, said := ask(args...); status != 0 || said != "" {
 			t.Errorf("%q: got exit %d, %q, want 0", args, status, said)
 		}
