@@ -20,6 +20,8 @@ CLIENTS      ?= all
 MUTANTS      ?=
 # make pg-regress SUITES=regress,isolation,libpq_pipeline,tools
 SUITES       ?=
+# make release ARCHS=amd64
+ARCHS        ?= amd64 arm64
 # make bench ONLY='update.*/8/' ROUNDS=5 ROUND_TIME=2
 ONLY         ?=
 ROUNDS       ?= 0
@@ -76,10 +78,10 @@ deploy-check: build ## what deploy/ has, by the parsers and rules of systemd, Bu
 
 release: ## dist/: archives and Debian packages for amd64 and arm64, lists of contents, checksums
 	@testharness/setup.sh go release
-	@GO="$(GO)" deploy/release.sh dist
+	@GO="$(GO)" ARCHS="$(ARCHS)" deploy/release.sh dist
 
 release-check: release ## the same commit again, in another folder and from nothing: the same bytes
-	@GO="$(GO)" deploy/again.sh dist
+	@GO="$(GO)" ARCHS="$(ARCHS)" deploy/again.sh dist
 
 fuzz: ## each fuzz target for FUZZ_TIME (20s)
 	@testharness/setup.sh go cc

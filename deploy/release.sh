@@ -2,10 +2,11 @@
 # Makes a release of the commit that is checked out: release.sh DIR. For each
 # architecture an archive, a Debian package and a list of what went into the
 # binary (CycloneDX), and the checksums of all. The same commit and the same Go
-# give the same bytes, on whatever machine and in whatever folder.
+# give the same bytes, on whatever machine and in whatever folder. ARCHS picks.
 set -eu
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
+ARCHS=${ARCHS:-amd64 arm64}
 nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 sbom=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
@@ -22,7 +23,7 @@ export SOURCE_DATE_EPOCH STAGE="$stage" ARCH VERSION
 umask 022
 
 gzip -9n <CHANGELOG.md >"$stage/changelog.gz"
-for ARCH in amd64 arm64; do
+for ARCH in $ARCHS; do
 	CGO_ENABLED=0 GOOS=linux GOARCH=$ARCH GOFLAGS='' $GO build -trimpath -buildvcs=true -ldflags='-s -w' -o "$stage/fenceproxy" ./cmd/fenceproxy
 	# What `fenceproxy version` says: a tag, or the time and the commit.
 	version=$($GO version -m "$stage/fenceproxy" | awk '$1 == "mod" { print $3 }')
