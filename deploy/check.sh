@@ -24,6 +24,9 @@ echo "Docker"
 sed 's/=$/=x/' deploy/compose/example.env >"$work/env"
 "$work/check" compose deploy/compose.yaml "$work/env"
 
+FENCEPROXY_UPSTREAM='host=postgres dbname=app user=fence' FENCEPROXY_ETCD=http://etcd:2379 \
+	bin/fenceproxy serve --check-config --config deploy/docker/fenceproxy.yaml >/dev/null
+
 echo "Helm, Kubernetes $kubernetes"
 GOBIN=$work $GO install $helm
 # A link to a chart is followed, and said to be.

@@ -90,6 +90,11 @@ func TestSupervisor_Notifies(t *testing.T) {
 	if got := await("WATCHDOG=1"); !strings.Contains(got, "STATUS=serving, sessions: 1\n") {
 		t.Errorf("got %q, want how many sessions there are with each sign of life", got)
 	}
+	if err := p.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await("RELOADING=1")
+	await("READY=1")
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
