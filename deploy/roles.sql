@@ -14,7 +14,7 @@
 \if :{?owner} \else \set owner fence_owner \endif
 BEGIN;
 CREATE ROLE :"owner" NOLOGIN;
-CREATE ROLE :"proxy" LOGIN NOINHERIT PASSWORD :password;
+CREATE ROLE :"proxy" LOGIN PASSWORD :password;
 -- To see what blocks a claim, and to end it.
 GRANT pg_read_all_stats, pg_signal_backend TO :"proxy";
 SELECT current_database() AS database \gset

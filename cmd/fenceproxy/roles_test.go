@@ -68,7 +68,7 @@ func TestDeploy_Roles(t *testing.T) {
 	if _, err := old.Exec(ctx, "COMMIT"); code(err) != string(fencing.CodeEvicted) {
 		t.Errorf("the stale holder's commit: got %v, want %s", err, fencing.CodeEvicted)
 	}
-	if log := p.Log(); strings.Contains(log, "permission denied") || strings.Contains(log, `"level":"ERROR"`) {
+	if log := p.Log(); strings.Contains(log, "permission denied for function") || strings.Contains(log, `"level":"ERROR"`) {
 		t.Errorf("got %s\nwant no right missed", log)
 	}
 
