@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -164,13 +163,13 @@ func (p *pair) rebuild(ctx context.Context) error {
 // none.
 func (p *pair) noteMarks(ctx context.Context) error {
 	return persist(ctx, func(ctx context.Context) error {
-		seen := history.MarksSeen{Asked: history.Now(), Marks: map[string]fencing.Token{}}
+		seen := history.MarksSeen{Asked: history.Now()}
 		conn, err := p.connect(ctx)
 		if err != nil {
 			return err
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
-		if err := marks(ctx, conn, seen.Marks); err != nil {
+		if seen.Marks, err = Marks(ctx, conn); err != nil {
 			return err
 		}
 		p.cluster.record.Add(history.Record{Marks: &seen})

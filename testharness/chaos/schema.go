@@ -39,13 +39,13 @@ func NewWorkload(self []string, keys []string) *Workload {
 
 // collect reads the tables of NewWorkload, and the marks if there are any.
 func collect(ctx context.Context, conn *pgx.Conn) (history.Tables, error) {
-	t := history.Tables{Counters: map[string]int64{}, Balances: map[string]int64{}, Marks: map[string]fencing.Token{}, Opening: opening}
+	t := history.Tables{Counters: map[string]int64{}, Balances: map[string]int64{}, Opening: opening}
 	err := each(ctx, conn, "SELECT key, n FROM counter", func(key string, n int64) { t.Counters[key] = n })
 	if err == nil {
 		err = each(ctx, conn, "SELECT key, balance FROM account", func(key string, n int64) { t.Balances[key] = n })
 	}
 	if err == nil {
-		err = marks(ctx, conn, t.Marks)
+		t.Marks, err = Marks(ctx, conn)
 	}
 	if err != nil {
 		return t, err
@@ -64,9 +64,12 @@ func collect(ctx context.Context, conn *pgx.Conn) (history.Tables, error) {
 	return t, nil
 }
 
-// marks reads all marks.
-func marks(ctx context.Context, conn *pgx.Conn, into map[string]fencing.Token) error {
-	return each(ctx, conn, "SELECT resource_key, token FROM fence.mark", func(key string, n int64) { into[key] = fencing.Token(n) })
+// Marks reads the marks of all keys, for the Collect of a Workload. A run that
+// goes straight to PostgreSQL has none.
+func Marks(ctx context.Context, conn *pgx.Conn) (map[string]fencing.Token, error) {
+	marks := map[string]fencing.Token{}
+	err := each(ctx, conn, "SELECT resource_key, token FROM fence.mark", func(key string, n int64) { marks[key] = fencing.Token(n) })
+	return marks, err
 }
 
 // each calls take for each row of a query that returns a key and a number.
