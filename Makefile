@@ -8,6 +8,9 @@ PG_VERSIONS  ?=
 # make wire-fuzz N=100000 SEED=1; make attack N=10000 SEED=1
 N            ?= 2000
 SEED         ?= $(shell date +%s)
+# make steps LANES=8 ALL_PAIRS=1
+LANES        ?= 4
+ALL_PAIRS    ?= 0
 # make grammar TEXTS=100000 SEED=1
 TEXTS        ?= 100000
 # make chaos DURATION=60s SEED=1 STRAIGHT=1; MUTANT=no-verify takes a protection out, and must fail
@@ -16,8 +19,9 @@ STRAIGHT     ?=
 MUTANT       ?=
 # make clients CLIENTS=psql,pgx
 CLIENTS      ?= all
-# make mutants MUTANTS=no-verify,no-share-lock
+# make mutants MUTANTS=no-verify,no-share-lock AGAINST=testharness/steps.TestSteps
 MUTANTS      ?=
+AGAINST      ?=
 # make pg-regress SUITES=regress,isolation,libpq_pipeline,tools
 SUITES       ?=
 # make release ARCHS=amd64
@@ -34,7 +38,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz attack chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
+.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz attack steps chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -117,6 +121,13 @@ attack: ## N random sessions (2000) from SEED that lose their lock at some momen
 	@testharness/setup.sh go cc postgres
 	FENCEPROXY_ATTACK_SESSIONS=$(N) FENCEPROXY_ATTACK_SEED=$(SEED) $(GO) test -count=1 -timeout 0 -v -run 'TestSession_StaleAtRandom$$' ./proxy
 
+steps: ## a link cut or a proxy killed at each step, and each two steps, of claims and writes; a token raised between any two messages
+	@testharness/setup.sh go cc postgres
+	FENCEPROXY_STEPS_SINGLES=1 FENCEPROXY_STEPS_PAIRS=1 FENCEPROXY_STEPS_ALL_PAIRS=$(ALL_PAIRS) FENCEPROXY_STEPS_LANES=$(LANES) \
+		$(GO) test -count=1 -timeout 0 -v -run 'TestSteps$$' ./testharness/steps
+	FENCEPROXY_RAISED_STRIDE=1 FENCEPROXY_RAISED_RANDOM=100 FENCEPROXY_RAISED_RIGS=$(LANES) \
+		$(GO) test -count=1 -timeout 0 -v -run 'TestScripts_Raised$$' ./testharness/wire
+
 clients: ## real drivers, straight and through the proxy; writes docs/clients.md (CLIENTS=pgx,psycopg picks)
 	@CLIENTS="$(CLIENTS)" testharness/setup.sh go cc postgres clients
 	@cd testharness/clients && FENCE_CLIENTS="$(CLIENTS)" $(GO) test -race -count=1 -timeout 30m
@@ -127,7 +138,7 @@ pg-regress: build ## PostgreSQL 15's own test suites, straight and through the p
 
 mutants: ## each protection taken out, and the test that must go red: docs/proof.md (MUTANTS=no-verify picks)
 	@testharness/setup.sh go cc postgres
-	$(GO) run ./testharness/mutants -only "$(MUTANTS)"
+	$(GO) run ./testharness/mutants -only "$(MUTANTS)" -against "$(AGAINST)"
 
 bench: build ## beside PgBouncer, HAProxy and fencing by hand, some two hours; writes docs/benchmarks.md (ONLY='update.*/8/' ROUNDS=5)
 	@testharness/setup.sh go postgres peers

@@ -293,3 +293,37 @@ func TestClaimer_Retime(t *testing.T) {
 	c.Retime(times)
 	refusal(t, s.answered(start(t, c, "a", 10)), fencing.CodeUnverified)
 }
+
+// What PostgreSQL said when it ended connections that were kept is no answer to
+// the claim that finds them so, however many there are.
+func TestClaimer_KeptConnectionsEnded(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	e := holder("a", 10)
+	c := s.claimer(e)
+	claim := func(token fencing.Token) error {
+		e.hold("a", token)
+		return c.Claim(t.Context(), database, fencing.Pair{Key: "a", Token: token})
+	}
+	var claims sync.WaitGroup
+	for i := range 6 { // a connection for each
+		key := string(rune('b' + i))
+		e.hold(key, 10)
+		claims.Go(func() {
+			if err := c.Claim(t.Context(), database, fencing.Pair{Key: key, Token: 10}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	claims.Wait()
+	for token := fencing.Token(11); token < 14; token++ {
+		s.exec(s.root(), "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name IN ('"+fencing.ClaimApplication+"', '"+fencing.WatchApplication+"')")
+		if err := claim(token); err != nil {
+			t.Errorf("a new claim of %d: got %v, want it accepted", token, err)
+		}
+		s.exec(s.root(), "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name IN ('"+fencing.ClaimApplication+"', '"+fencing.WatchApplication+"')")
+		if err := claim(token); err != nil {
+			t.Errorf("the claim of %d again: got %v, want it accepted", token, err)
+		}
+	}
+}

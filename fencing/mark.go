@@ -47,7 +47,8 @@ func (s *Store) mark(ctx context.Context, database, key string) (Mark, whereabou
 	}
 	err = ask()
 	if err != nil && !answered(err) && ctx.Err() == nil {
-		err = ask() // a connection that was kept may have been cut since
+		s.forsake(database) // a connection that was kept may have been cut since
+		err = ask()
 	}
 	if err != nil {
 		return Mark{}, whereabouts{}, err

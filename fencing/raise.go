@@ -3,6 +3,7 @@ package fencing
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,8 +37,10 @@ func (c *Claimer) raise(ctx context.Context, database string, p Pair, v Verifica
 			continue // when overtaken, to be told without waiting how the mark is
 		case !answered(err) && broken == 0:
 			// The connection broke, perhaps before this claim: PostgreSQL was
-			// restarted. A claim that did commit is answered "held".
+			// restarted. A claim that did commit is answered "held". The other
+			// connections that were kept are as old.
 			broken++
+			c.Store.forsake(database)
 			continue
 		default:
 			return raised{}, c.Store.refusal(database, p, err)
@@ -45,12 +48,20 @@ func (c *Claimer) raise(ctx context.Context, database string, p Pair, v Verifica
 	}
 }
 
-// answered says whether err is PostgreSQL's own word, and not a broken
-// connection's.
+// answered says whether err is PostgreSQL's own word on what it was asked, and
+// not a broken connection's. What ended a connection that was kept may have been
+// said long before: an administrator, a restart, idle_session_timeout.
 func answered(err error) bool {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) || errors.Is(err, errNotDurable) || errors.Is(err, errStoreClosed)
+	if errors.As(err, &pgErr) {
+		return !strings.HasPrefix(pgErr.Code, classEnded)
+	}
+	return errors.Is(err, errNotDurable) || errors.Is(err, errStoreClosed)
 }
+
+// classEnded is what SQLSTATEs begin with of sessions that the server ended
+// (operator intervention, but for a cancelled query).
+const classEnded = "57P"
 
 // raiseOnce runs fence.claim once, with a watch beside it.
 func (c *Claimer) raiseOnce(ctx context.Context, database string, p Pair, v Verification) (raised, *watch, error) {

@@ -131,6 +131,18 @@ func (s *Store) of(database string) (*pools, error) {
 	return p, nil
 }
 
+// forsake closes the connections to a database that were kept and aren't in
+// use, now that one of them was found to be broken.
+func (s *Store) forsake(database string) {
+	s.mu.Lock()
+	p := s.pools[database]
+	s.mu.Unlock()
+	if p != nil {
+		p.claim.Reset()
+		p.watch.Reset()
+	}
+}
+
 // pool makes a pool without connecting.
 func (s *Store) pool(database, application string, most int32) (*pgxpool.Pool, error) {
 	config := s.config.Copy()

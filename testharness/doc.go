@@ -12,6 +12,7 @@
 // taken out, and the test that notices), history (what workers under faults did
 // and were answered, and checkers that judge it), fault (links that can be cut
 // and slowed down, and plans of faults), chaos (all of it under such a plan),
+// steps (something broken at every step of a claim and of a write),
 // claims and idle (what claims and idle sessions cost), certs (certificates),
 // poll (how tests wait), environ (how they are told how much to do), command
 // (how programs begin and end). setup.sh installs or names what they need;

@@ -113,7 +113,7 @@ func settle(op *history.Op, err error) {
 		op.Outcome = history.OutcomeOK
 	case errors.As(err, &refused):
 		op.Code, op.Text = fencing.Code(refused.Code), refused.Message
-		if !lost(refused.Code) {
+		if !history.Lost(refused.Code) {
 			op.Outcome = history.OutcomeRefused
 		}
 	default:
@@ -123,7 +123,3 @@ func settle(op *history.Op, err error) {
 		}
 	}
 }
-
-// lost reports whether a code is one of classes 08 (connection exception) and
-// 57P (the server shuts down, has crashed, or starts up).
-func lost(code string) bool { return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") }

@@ -72,6 +72,11 @@ const dialTimeout = 2 * time.Second
 type Link struct {
 	// Delay of a slow link, DefaultDelay; may be set before the first use.
 	Delay time.Duration
+	// Frames makes what takes each connection apart into messages, and Before is
+	// called ahead of each that has a name, there or back: it may put the link into
+	// another mode. Both may be set before the first use; nil is neither.
+	Frames func() (there, back Framer)
+	Before func(there bool, name string)
 
 	listener *net.TCPListener
 	now      atomic.Pointer[condition]
@@ -195,8 +200,12 @@ func (l *Link) join(from *net.TCPConn) {
 	}
 	var both sync.WaitGroup
 	both.Add(2)
-	go p.pump(&both, to.(*net.TCPConn), from, SilentThere)
-	go p.pump(&both, from, to.(*net.TCPConn), SilentBack)
+	var there, back Framer
+	if l.Frames != nil {
+		there, back = l.Frames()
+	}
+	go p.pump(&both, to.(*net.TCPConn), from, SilentThere, there)
+	go p.pump(&both, from, to.(*net.TCPConn), SilentBack, back)
 	both.Wait()
 	_ = from.Close() // they may be reset already
 	to.Close()

@@ -56,16 +56,22 @@ func reset(conn *net.TCPConn) {
 
 // pump passes one direction on, its end too. It returns at that end, and when
 // the pair is reset; silence is the mode that stops this direction.
-func (p *pair) pump(both *sync.WaitGroup, to, from *net.TCPConn, silence Mode) {
+func (p *pair) pump(both *sync.WaitGroup, to, from *net.TCPConn, silence Mode, next Framer) {
 	defer both.Done()
 	buffer := make([]byte, pumpBuffer)
+	var kept []byte // the beginning of a message
 	for {
 		n, err := from.Read(buffer)
 		if !p.pass(silence) {
 			return
 		}
-		if n > 0 {
+		if n > 0 && next == nil {
 			if _, err := to.Write(buffer[:n]); err != nil {
+				p.reset()
+				return
+			}
+		} else if n > 0 {
+			if kept = p.messages(to, append(kept, buffer[:n]...), silence, next); kept == nil {
 				p.reset()
 				return
 			}
@@ -74,6 +80,27 @@ func (p *pair) pump(both *sync.WaitGroup, to, from *net.TCPConn, silence Mode) {
 			_ = to.CloseWrite() // the other half may be gone, which is as well
 			return
 		}
+	}
+}
+
+// messages passes on the messages that are whole and returns the rest, or nil if
+// the pair is gone.
+func (p *pair) messages(to *net.TCPConn, b []byte, silence Mode, next Framer) []byte {
+	for {
+		n, name := next(b)
+		if n == 0 {
+			return append([]byte{}, b...)
+		}
+		if name != "" {
+			p.link.Before(silence == SilentThere, name)
+		}
+		if !p.pass(silence) {
+			return nil
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return nil
+		}
+		b = b[n:]
 	}
 }
 

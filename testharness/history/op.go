@@ -186,3 +186,8 @@ func (o *Op) String() string {
 	}
 	return b.String()
 }
+
+// Lost reports whether an error's SQLSTATE tells nothing of what was done before
+// it: one of classes 08 (connection exception) and 57P (the server shuts down,
+// has crashed, or starts up).
+func Lost(code string) bool { return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") }

@@ -21,6 +21,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "names of mutants, joined with commas; all without it")
 	list := flags.Bool("list", false, "print the table of docs/proof.md and try nothing")
+	against := flags.String("against", "", "a `test`, such as testharness/steps.TestSteps, to try instead of the one that is named for each")
 	into := flags.String("build", "", "a `folder` to build one mutant into, for a chaos run, and try nothing")
 	if err := flags.Parse(args); err != nil {
 		return command.ErrUsage
@@ -40,6 +41,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return command.ErrUsage
 		}
 		return build(ctx, chosen[0], *into)
+	}
+	if *against != "" {
+		folder, name, _ := strings.Cut(*against, ".")
+		for i := range chosen {
+			chosen[i].test = test{folder: folder, name: name}
+		}
 	}
 	return tryAll(ctx, chosen, stdout)
 }

@@ -39,6 +39,9 @@ type Player struct {
 	Tag     []string
 	Aside   Aside
 	Timeout time.Duration
+	// Interrupt is something to be done in the middle of the next script; nil is
+	// nothing.
+	Interrupt *Interruption
 }
 
 // errEnded ends a script early, and well.
@@ -53,6 +56,8 @@ type performance struct {
 	current  *session
 	pids     map[uint32]string
 	trace    Trace
+	astray   bool // it was interrupted
+	alike    int  // how many rows, or pieces of a COPY's data, came last
 }
 
 // Play plays a script and returns what came. The error says where something
@@ -75,7 +80,7 @@ func (p *Player) Play(ctx context.Context, s *Script) (Trace, error) {
 			return run.trace, fmt.Errorf("%s:%d: %w", s.File, step.Line, err)
 		}
 	}
-	if err := run.leave(); err != nil {
+	if err := run.end(); err != nil {
 		return run.trace, fmt.Errorf("%s: %s: at its end: %w", s.File, s.Name, err)
 	}
 	return run.trace, nil
@@ -100,11 +105,16 @@ func (r *performance) step(step Step) error {
 	}
 	switch step.Action {
 	case ActSend:
-		return r.send(step)
+		if err := r.send(step); !r.tolerable(err) {
+			return err
+		}
 	case ActExpect:
 		return r.expect(step)
 	case ActOn:
-		return r.on(step.Session, step.Params)
+		if err := r.on(step.Session, step.Params); !r.tolerable(err) {
+			return err
+		}
+		r.current.lost = r.current.lost || r.current.ended
 	case ActDial:
 		return r.dial(step.Session)
 	case ActTLS:
@@ -116,9 +126,14 @@ func (r *performance) step(step Step) error {
 		r.current.finish()
 		return r.current.closeWrite()
 	case ActWait:
+		if r.astray {
+			return r.waitAstray(step.SQL)
+		}
 		return r.Until(r.ctx, step.SQL)
 	case ActAdmin:
-		return r.Aside.Exec(r.ctx, step.SQL)
+		if err := r.Aside.Exec(r.ctx, step.SQL); !r.tolerable(err) {
+			return err
+		}
 	}
 	return nil
 }
@@ -128,6 +143,7 @@ func (r *performance) dial(name string) error {
 	if err != nil {
 		return err
 	}
+	s.odd = true // until it is logged in
 	r.sessions = append(r.sessions, s)
 	r.current = s
 	return nil
@@ -206,6 +222,7 @@ func (r *performance) on(name string, params []string) error {
 		}
 		switch e.Letter {
 		case "Z":
+			r.current.odd, r.current.readies = false, 0
 			return nil
 		case letterEnd:
 			return fmt.Errorf("open session %s: refused", name)
@@ -224,14 +241,25 @@ func (r *performance) send(step Step) error {
 		return r.cancel(m)
 	}
 	var b []byte
+	flush := func() {
+		if len(b) > 0 {
+			r.current.send(b, step.Split)
+			b = nil
+		}
+	}
 	for _, m := range step.Messages {
+		if err := r.boundary(flush); err != nil {
+			return err
+		}
 		r.trace = append(r.trace, Event{Session: r.current.name, Sent: true, Letter: m.Text})
+		r.count(strings.HasPrefix(m.Text, "d "))
 		if m.startup {
 			m.bytes = startupPacket(binary.BigEndian.Uint32(m.bytes), r.params(r.current.name, m.params))
 		}
+		r.current.note(m)
 		b = append(b, m.bytes...)
 	}
-	r.current.send(b, step.Split)
+	flush()
 	return nil
 }
 
@@ -275,26 +303,60 @@ func (r *performance) next(letter string) (e Event, err error) {
 	}
 	if err == nil {
 		r.trace = append(r.trace, e)
+		r.count(e.Letter == "D" || e.Letter == "d")
+		err = r.current.heard(e)
 	}
 	return e, err
 }
 
+// listen is next, where a script may be interrupted.
+func (r *performance) listen(letter string) (Event, error) {
+	if err := r.boundary(func() {}); err != nil {
+		return Event{}, err
+	}
+	if r.astray {
+		if letter == letterRest {
+			return Event{}, errNothing // that might wait for ever
+		}
+		if err := r.current.waits(time.Now().Add(answersSoon), r.deadline); err != nil {
+			return Event{}, err
+		}
+	}
+	return r.next(letter)
+}
+
+// count counts messages that follow others of their like.
+func (r *performance) count(row bool) {
+	if r.alike++; !row {
+		r.alike = 0
+	}
+}
+
 func (r *performance) expect(step Step) error {
 	wants, err := step.wants(r.Where)
-	if err != nil {
+	if err != nil || r.astray && r.current.lost {
 		return err
 	}
+	if err = r.hear(wants); r.tolerable(err) {
+		r.current.lost = err != nil // and read no further until the script is over
+		return nil
+	}
+	return err
+}
+
+// hear reads up to the last message that must come.
+func (r *performance) hear(wants []Want) error {
 	for i := 0; i < len(wants); {
 		skip := wants[i].Letter == letterSkip
 		if skip {
 			i++
 		}
-		e, err := r.next(wants[i].Letter)
+		e, err := r.listen(wants[i].Letter)
 		for err == nil && skip && !wants[i].matches(e) {
 			if e.Letter == letterEnd {
 				return errEnded
 			}
-			e, err = r.next(wants[i].Letter)
+			e, err = r.listen(wants[i].Letter)
 		}
 		if err != nil {
 			return fmt.Errorf("want %v: %w", wants[i], err)
@@ -333,6 +395,18 @@ func (p *Player) Until(ctx context.Context, sql string) error {
 			return fmt.Errorf("never true: %s", strings.TrimSpace(sql))
 		}
 	}
+}
+
+// end interrupts a script behind its last message, if that is where, and takes
+// leave.
+func (r *performance) end() error {
+	if err := r.boundary(func() {}); err != nil {
+		return err
+	}
+	if r.astray {
+		return r.leaveAstray()
+	}
+	return r.leave()
 }
 
 // leave says goodbye on each session that is still open, and writes down all

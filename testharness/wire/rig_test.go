@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,11 +25,14 @@ const (
 	token = 1
 )
 
-// holder says of one key that it is held with one token.
-type holder struct{}
+// evictAfter keeps a claim from waiting long for a script's sessions.
+const evictAfter = 10 * time.Millisecond
 
-func (holder) Verify(_ context.Context, k string, t fencing.Token) (fencing.Verification, error) {
-	if k != key || t != token {
+// holder says of one key that it is held with one token, which may change.
+type holder struct{ token atomic.Int64 }
+
+func (h *holder) Verify(_ context.Context, k string, t fencing.Token) (fencing.Verification, error) {
+	if k != key || int64(t) != h.token.Load() {
 		return fencing.Verification{}, fencing.Refuse(fencing.CodeNotHolder, "%s is not held with token %d", k, t)
 	}
 	return fencing.Verification{LockKey: "/locks/" + k, Cluster: "c1", Revision: 1 << 40}, nil
@@ -38,6 +43,7 @@ func (holder) Verify(_ context.Context, k string, t fencing.Token) (fencing.Veri
 type rig struct {
 	pg      *postgres.Server
 	proxy   string
+	holder  *holder
 	version int
 	lanes   chan *lane
 }
@@ -61,7 +67,7 @@ func settings() []string {
 // serves.
 func newRigOn(t *testing.T, pg *postgres.Server, set func(*proxy.Server, *fencing.Store), databases ...string) *rig {
 	t.Helper()
-	r := &rig{pg: pg, lanes: make(chan *lane, len(databases))}
+	r := &rig{pg: pg, holder: &holder{}, lanes: make(chan *lane, len(databases))}
 	admin := connect(t, r.pg.DSN("postgres", "postgres"))
 	version, err := strconv.Atoi(admin.PgConn().ParameterStatus("server_version")[:2])
 	if err != nil {
@@ -80,17 +86,20 @@ func newRigOn(t *testing.T, pg *postgres.Server, set func(*proxy.Server, *fencin
 			WHERE datname = current_database() AND usename = 'app'`)
 		r.lanes <- l
 	}
-	r.startProxy(t, set)
+	r.holder.token.Store(token)
+	r.proxy = r.startProxy(t, set)
 	return r
 }
 
-func (r *rig) startProxy(t *testing.T, set func(*proxy.Server, *fencing.Store)) {
+// startProxy starts a proxy and returns its address.
+func (r *rig) startProxy(t *testing.T, set func(*proxy.Server, *fencing.Store)) string {
 	t.Helper()
 	store, err := fencing.NewStore(r.pg.DSN("postgres", "postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimer := fencing.NewClaimer(store, holder{}, nil)
+	claimer := fencing.NewClaimer(store, r.holder, nil)
+	claimer.EvictAfter = evictAfter
 	server := proxy.NewServer(proxy.TCP(r.pg.Addr()), claimer)
 	claimer.Evictor = server
 	if set != nil {
@@ -110,7 +119,7 @@ func (r *rig) startProxy(t *testing.T, set func(*proxy.Server, *fencing.Store)) 
 		claimer.Close()
 		store.Close()
 	})
-	r.proxy = ln.Addr().String()
+	return ln.Addr().String()
 }
 
 // overSocket makes the direct leg go over the server's Unix socket.
@@ -130,7 +139,7 @@ func (r *rig) player(leg wire.Leg, l *lane) *wire.Player {
 	case wire.Direct:
 		p.Addr = r.pg.Addr()
 	case wire.Tagged:
-		p.Tag = []string{fencing.SettingKey, key, fencing.SettingToken, fmt.Sprint(token)}
+		p.Tag = []string{fencing.SettingKey, key, fencing.SettingToken, fmt.Sprint(r.holder.token.Load())}
 	}
 	return p
 }

@@ -29,6 +29,17 @@ type session struct {
 	key   []byte // body of the BackendKeyData, process id included
 	ended bool   // the server's side is at its end
 	quiet bool   // out is closed
+
+	odd bool // it was sent what is no request, or isn't logged in
+	// unframed says that it began in a way of its own: the answer to an unknown
+	// version of the protocol isn't in frames.
+	unframed bool
+	lost     bool // it isn't read any further, as a script was interrupted
+	told     bool // it was told why it ends
+	copied   bool // there was a COPY from the client
+	syncs    int
+	queries  int // and function calls
+	readies  int // ReadyForQuery that came
 }
 
 // outgoing is what the goroutine that sends is handed: bytes, or the

@@ -1,0 +1,156 @@
+package steps_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fenceproxy/fenceproxy/testharness/environ"
+)
+
+// At how many steps, and pairs of steps, something is broken: at one of so many.
+// make steps breaks something at each. The steps of pairs are those at which the
+// turn to speak changes on a link, or where to, unless the variable says that they
+// are all.
+const (
+	envSingles     = "FENCEPROXY_STEPS_SINGLES"
+	envPairs       = "FENCEPROXY_STEPS_PAIRS"
+	envAll         = "FENCEPROXY_STEPS_ALL_PAIRS"
+	envLanes       = "FENCEPROXY_STEPS_LANES"
+	defaultSingles = 41
+	defaultPairs   = 97
+	defaultLanes   = 2
+)
+
+// enough is after how many plays that fail no more are tried.
+const enough = 10
+
+// A tally counts what was tried.
+type tally struct {
+	plays, failed, unreached, firsts, seconds atomic.Int64
+
+	steps map[string][2][]string // by form: of the first and the second try
+	all   bool                   // pairs are of all steps
+}
+
+// Something is broken at each step of a claim and a write, and at each two
+// steps: the tokens never fall, nothing of a lower one commits behind a claim's
+// answer, a mark is never lost, what was acknowledged is there once and what was
+// refused isn't, and the next holder gets in.
+func TestSteps(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Run("all", func(t *testing.T) { testSteps(t) })
+}
+
+func testSteps(t *testing.T) {
+	g := newGround(t)
+	var all []*lane
+	for i := range environ.Int(t, envLanes, defaultLanes) {
+		all = append(all, g.newLane(t, fmt.Sprintf("lane%d", i)))
+	}
+	count := &tally{steps: map[string][2][]string{}, all: environ.Int(t, envAll, 0) != 0}
+	count.measure(t, all[0])
+	plans := append(count.singles(environ.Int(t, envSingles, defaultSingles)), count.pairs(environ.Int(t, envPairs, defaultPairs))...)
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for _, l := range all {
+		done.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(plans) && count.failed.Load() < enough; i = int(next.Add(1)) - 1 {
+				count.play(t, l, plans[i])
+			}
+		})
+	}
+	done.Wait()
+	for _, f := range slices.Sorted(maps.Keys(count.steps)) {
+		steps := count.steps[f]
+		t.Logf("%-20s %3d steps, and %3d of a second try; %2d and %2d turns", f,
+			len(steps[0]), len(steps[1]), len(count.turns(steps[0])), len(count.turns(steps[1])))
+	}
+	t.Logf("%d plays: something broken at %d steps, and at %d of a second try; %d were over before their step",
+		count.plays.Load(), count.firsts.Load(), count.seconds.Load(), count.unreached.Load())
+}
+
+// measure counts the steps of every form, with nothing broken.
+func (c *tally) measure(t *testing.T, l *lane) {
+	t.Helper()
+	for _, f := range forms() {
+		// The first play opens connections that later ones find open.
+		for range 2 {
+			p, err := l.carry(plan{form: f, first: -1, second: -1})
+			if err != nil {
+				t.Fatal(p.story(err))
+			}
+			c.steps[f.name] = p.names
+		}
+	}
+}
+
+// singles are all plans with one fault: each kind, at each step, with either
+// that goes on. Of them, one of so many.
+func (c *tally) singles(stride int) (plans []plan) {
+	n := 0
+	for _, f := range forms() {
+		for at := range c.steps[f.name][0] {
+			for k := range kinds {
+				for _, succeeds := range []bool{false, true} {
+					if n++; n%stride == 0 {
+						plans = append(plans, plan{form: f, first: at, firstK: k, second: -1, succeeds: succeeds})
+					}
+				}
+			}
+		}
+	}
+	return plans
+}
+
+// turns are the steps that pairs are of: of messages that go one way in a row,
+// the first.
+func (c *tally) turns(names []string) (at []int) {
+	way := func(name string) string { return name[:strings.LastIndex(name, " ")] }
+	for i, name := range names {
+		if c.all || i == 0 || way(name) != way(names[i-1]) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// pairs are plans with two faults, one for each two steps. The kinds take turns,
+// and so does who goes on.
+func (c *tally) pairs(stride int) (plans []plan) {
+	n := 0
+	for _, f := range forms() {
+		for _, at := range c.turns(c.steps[f.name][0]) {
+			for _, again := range c.turns(c.steps[f.name][1]) {
+				if n++; n%stride == 0 {
+					plans = append(plans, plan{form: f, first: at, firstK: kind(n) % kinds, second: again, secondK: kind(n/int(kinds)) % kinds, succeeds: n/int(kinds*kinds)%2 == 0})
+				}
+			}
+		}
+	}
+	return plans
+}
+
+func (c *tally) play(t *testing.T, l *lane, plan plan) {
+	p, err := l.carry(plan)
+	if err != nil {
+		c.failed.Add(1)
+		t.Error(p.story(err))
+	}
+	c.plays.Add(1)
+	if p.hit[0] {
+		c.firsts.Add(1)
+	}
+	if p.hit[1] {
+		c.seconds.Add(1)
+	}
+	if !p.hit[0] || plan.second >= 0 && !p.hit[1] {
+		c.unreached.Add(1)
+	}
+}

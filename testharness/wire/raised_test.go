@@ -1,0 +1,214 @@
+package wire_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/environ"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
+	"github.com/fenceproxy/fenceproxy/testharness/wire"
+)
+
+// At how many of the boundaries between the messages of all scripts a token is
+// raised: at one of so many, from an offset on, and in how many random scripts
+// too. make steps raises one at each.
+const (
+	envStride        = "FENCEPROXY_RAISED_STRIDE"
+	envOffset        = "FENCEPROXY_RAISED_OFFSET"
+	envRandom        = "FENCEPROXY_RAISED_RANDOM"
+	envRaisedPart    = "FENCEPROXY_RAISED_RIGS"
+	defaultStride    = 41
+	defaultRandom    = 0
+	defaultRigs      = 2
+	raisedTimeout    = 30 * time.Second
+	trustedCommits   = "harness" // the replication origin of what is no script's
+	raisedSetup      = "CREATE TABLE public.marker (token bigint)"
+	raisedMarkerSQL  = "INSERT INTO public.marker VALUES ($1) RETURNING pg_current_xact_id()::text"
+	raisedOriginSQL  = "SELECT pg_replication_origin_create('" + trustedCommits + "'); SELECT pg_replication_origin_session_setup('" + trustedCommits + "')"
+	raisedMarkAtSQL  = "SELECT pg_xact_commit_timestamp(xmin) FROM fence.mark WHERE resource_key = '" + key + "'"
+	raisedFromSQL    = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
+	raisedCommitsSQL = `SELECT coalesce(string_agg(x::text, ' '), '') FROM
+		generate_series(($1::text)::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) AS x,
+		pg_xact_commit_timestamp_origin(x::text::xid) AS c
+		WHERE c.timestamp > (` + raisedMarkAtSQL + `) AND c.roident = 0 AND x::text <> $2`
+)
+
+// enough is after how many failures no more scripts are begun.
+const enough = 10
+
+// A raiser plays scripts that lose their lock in the middle.
+type raiser struct {
+	t     *testing.T
+	rig   *rig
+	lane  *lane
+	tally *raises
+	// next are the next holder's sessions: through the scripts' proxy, and
+	// through another one.
+	next [2]*pgx.Conn
+}
+
+// raises counts what was tried.
+type raises struct {
+	scripts, boundaries, raised, failed atomic.Int64
+	slowest                             atomic.Int64 // claim, in nanoseconds
+}
+
+// A token is raised at the boundaries between the messages of every script:
+// from the answer to that claim on no transaction of the script's sessions
+// commits, whatever it has written, and every request of theirs is answered.
+func TestScripts_Raised(t *testing.T) {
+	stride, offset := environ.Int(t, envStride, defaultStride), environ.Int(t, envOffset, 0)
+	tally := &raises{}
+	var raisers []*raiser
+	for range environ.Int(t, envRaisedPart, defaultRigs) {
+		raisers = append(raisers, newRaiser(t, tally))
+	}
+	all := scripts(t, "testdata")
+	for i := range environ.Int(t, envRandom, defaultRandom) {
+		s := wire.Generate(rand.New(rand.NewPCG(1, uint64(i))), raisers[0].rig.version)
+		s.Setup = []string{wire.GeneratedSetup}
+		all = append(all, s)
+	}
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for _, r := range raisers {
+		done.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all) && tally.failed.Load() < enough; i = int(next.Add(1)) - 1 {
+				r.script(all[i], offset+i, stride)
+			}
+		})
+	}
+	done.Wait()
+	t.Logf("%d scripts with %d boundaries: a token raised at %d of them, through either proxy; the slowest claim took %v",
+		tally.scripts.Load(), tally.boundaries.Load(), tally.raised.Load(), time.Duration(tally.slowest.Load()).Round(time.Millisecond))
+}
+
+func newRaiser(t *testing.T, tally *raises) *raiser {
+	t.Helper()
+	pg := postgres.New(t, postgres.Options{Config: append(settings(), "track_commit_timestamp = on", "autovacuum = off")})
+	r := &raiser{t: t, rig: newRigOn(t, pg, nil, "raised"), tally: tally}
+	r.lane = <-r.rig.lanes
+	for via, proxy := range []string{r.rig.proxy, r.rig.startProxy(t, nil)} {
+		r.next[via] = connect(t, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", postgres.Superuser, proxy, r.lane.name))
+	}
+	exec(t, r.lane.conn, raisedSetup)
+	exec(t, r.lane.conn, raisedOriginSQL)
+	return r
+}
+
+// script plays a script once to count its boundaries, and then once for each of
+// those that are its turn, through either proxy.
+func (r *raiser) script(s *wire.Script, first, stride int) {
+	p := r.rig.player(wire.Tagged, r.lane)
+	if !says(r.t, s.Plays, p.Where) || says(r.t, s.Faulty, p.Where) {
+		return
+	}
+	count := &wire.Interruption{At: -1}
+	if err := r.play(s, count); err != nil {
+		r.t.Errorf("%s/%s, not interrupted: %v", s.File, s.Name, err)
+		return
+	}
+	r.tally.scripts.Add(1)
+	r.tally.boundaries.Add(int64(count.Boundaries))
+	for at := range count.Boundaries {
+		for via := range r.next {
+			if (first*7+at*2+via)%stride != 0 {
+				continue
+			}
+			if err := r.raise(s, at, r.next[via]); err != nil {
+				r.tally.failed.Add(1)
+				r.t.Errorf("%s/%s: a token raised at boundary %d of %d, through proxy %d: %v", s.File, s.Name, at, count.Boundaries, via, err)
+			}
+			r.tally.raised.Add(1)
+		}
+	}
+}
+
+// play plays the script with a token of its own.
+func (r *raiser) play(s *wire.Script, i *wire.Interruption) error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), raisedTimeout)
+	defer cancel()
+	r.rig.holder.token.Add(1)
+	p := r.rig.player(wire.Tagged, r.lane)
+	p.Interrupt = i
+	if err := r.lane.reset(ctx, p, s.Setup); err != nil {
+		return err
+	}
+	trace, err := p.Play(ctx, s)
+	if s.Alone != "" {
+		if err := r.lane.resetServer(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		// A session that hangs holds locks.
+		return fmt.Errorf("%w\n%s (%v)", err, tail(trace), r.lane.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM session"))
+	}
+	return p.Until(ctx, "SELECT count(*) = 0 FROM session")
+}
+
+// raise plays the script, claims the next token at a boundary, and looks for
+// what was committed behind that claim. PostgreSQL's own log of commits says so,
+// of everything that is written in a transaction; each commit that is not a
+// script's has an origin, or is known.
+func (r *raiser) raise(s *wire.Script, at int, next *pgx.Conn) error {
+	var from, marker string
+	i := &wire.Interruption{At: at, Do: func(ctx context.Context) (err error) {
+		if err = r.lane.conn.QueryRow(ctx, raisedFromSQL).Scan(&from); err == nil {
+			marker, err = r.succeed(ctx, next)
+		}
+		return err
+	}}
+	if err := r.play(s, i); err != nil {
+		return err
+	}
+	if !i.Done {
+		return fmt.Errorf("the boundary wasn't reached, there were %d", i.Boundaries)
+	}
+	var stale string
+	if err := r.lane.conn.QueryRow(r.t.Context(), raisedCommitsSQL, from, marker).Scan(&stale); err != nil {
+		return err
+	}
+	if stale != "" && unwritten()[s.Name] == "" {
+		return fmt.Errorf("committed behind the claim: %d transactions, %s", len(strings.Fields(stale)), stale)
+	}
+	return nil
+}
+
+// unwritten are the scripts whose sessions may commit behind the claim what is no
+// write, and why.
+func unwritten() map[string]string {
+	const temporary = "a session that ends drops its temporary tables, in a transaction of PostgreSQL's own"
+	return map[string]string{
+		"temporary tables":                      temporary,
+		"a tag doesn't outlive the session":     temporary,
+		"LOCK TABLE in a read-only transaction": "a transaction id is for the lock, and nothing can be written",
+	}
+}
+
+// succeed claims the next token and writes under it. It returns the id of that
+// transaction.
+func (r *raiser) succeed(ctx context.Context, next *pgx.Conn) (xid string, err error) {
+	began := time.Now()
+	token := r.rig.holder.token.Add(1)
+	if _, err = next.Exec(ctx, fmt.Sprintf("SET %s = '%s'; SET %s = %d", fencing.SettingKey, key, fencing.SettingToken, token)); err != nil {
+		return "", fmt.Errorf("claim: %w", err)
+	}
+	if took := int64(time.Since(began)); took > r.tally.slowest.Load() {
+		r.tally.slowest.Store(took)
+	}
+	if err = next.QueryRow(ctx, raisedMarkerSQL, token).Scan(&xid); err != nil {
+		return "", fmt.Errorf("write under the new token: %w", err)
+	}
+	_, err = next.Exec(ctx, fmt.Sprintf("SET %s = ''; SET %s = ''", fencing.SettingKey, fencing.SettingToken))
+	return xid, err
+}
