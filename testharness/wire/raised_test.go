@@ -30,16 +30,16 @@ const (
 	defaultRandom    = 0
 	defaultRigs      = 2
 	raisedTimeout    = 30 * time.Second
-	trustedCommits   = "harness" // the replication origin of what is no script's
 	raisedSetup      = "CREATE TABLE public.marker (token bigint)"
 	raisedMarkerSQL  = "INSERT INTO public.marker VALUES ($1) RETURNING pg_current_xact_id()::text"
-	raisedOriginSQL  = "SELECT pg_replication_origin_create('" + trustedCommits + "'); SELECT pg_replication_origin_session_setup('" + trustedCommits + "')"
-	raisedMarkAtSQL  = "SELECT pg_xact_commit_timestamp(xmin) FROM fence.mark WHERE resource_key = '" + key + "'"
+	raisedOriginSQL  = "SELECT pg_replication_origin_create('%[1]s'); SELECT pg_replication_origin_session_setup('%[1]s')"
 	raisedFromSQL    = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
 	raisedCommitsSQL = `SELECT coalesce(string_agg(x::text, ' '), '') FROM
 		generate_series(($1::text)::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) AS x,
 		pg_xact_commit_timestamp_origin(x::text::xid) AS c
-		WHERE c.timestamp > (` + raisedMarkAtSQL + `) AND c.roident = 0 AND x::text <> $2`
+		WHERE c.timestamp IS NOT NULL AND c.roident = 0 AND x::text <> $2
+			AND (c.timestamp > $3 OR NOT pg_visible_in_snapshot(x::text::xid8, ($4::text)::pg_snapshot))`
+	raisedSnapshotSQL = "SELECT pg_current_snapshot()::text"
 )
 
 // enough is after how many failures no more scripts are begun.
@@ -53,7 +53,8 @@ type raiser struct {
 	tally *raises
 	// next are the next holder's sessions: through the scripts' proxy, and
 	// through another one.
-	next [2]*pgx.Conn
+	next   [2]*pgx.Conn
+	signed atomic.Int64
 }
 
 // raises counts what was tried.
@@ -94,15 +95,27 @@ func TestScripts_Raised(t *testing.T) {
 
 func newRaiser(t *testing.T, tally *raises) *raiser {
 	t.Helper()
-	pg := postgres.New(t, postgres.Options{Config: append(settings(), "track_commit_timestamp = on", "autovacuum = off")})
+	pg := postgres.New(t, postgres.Options{Config: append(settings(), "track_commit_timestamp = on", "autovacuum = off", "max_replication_slots = 1000")})
 	r := &raiser{t: t, rig: newRigOn(t, pg, nil, "raised"), tally: tally}
 	r.lane = <-r.rig.lanes
+	r.rig.ready = r.sign
+	r.rig.proxy = r.rig.startProxy(t, nil)
 	for via, proxy := range []string{r.rig.proxy, r.rig.startProxy(t, nil)} {
 		r.next[via] = connect(t, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", postgres.Superuser, proxy, r.lane.name))
 	}
 	exec(t, r.lane.conn, raisedSetup)
-	exec(t, r.lane.conn, raisedOriginSQL)
+	if err := r.sign(t.Context(), r.lane.conn); err != nil {
+		t.Fatal(err)
+	}
 	return r
+}
+
+// sign gives all that a session commits an origin, so that it can be told from
+// what the scripts' sessions do: what is done aside, and the claims, of which one
+// that is too late may have a transaction that changes nothing.
+func (r *raiser) sign(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.PgConn().Exec(ctx, fmt.Sprintf(raisedOriginSQL, fmt.Sprintf("harness%d", r.signed.Add(1)))).ReadAll()
+	return err
 }
 
 // script plays a script once to count its boundaries, and then once for each of
@@ -161,10 +174,11 @@ func (r *raiser) play(s *wire.Script, i *wire.Interruption) error {
 // of everything that is written in a transaction; each commit that is not a
 // script's has an origin, or is known.
 func (r *raiser) raise(s *wire.Script, at int, next *pgx.Conn) error {
-	var from, marker string
+	var from string
+	var end succession
 	i := &wire.Interruption{At: at, Do: func(ctx context.Context) (err error) {
 		if err = r.lane.conn.QueryRow(ctx, raisedFromSQL).Scan(&from); err == nil {
-			marker, err = r.succeed(ctx, next)
+			end, err = r.succeed(ctx, next)
 		}
 		return err
 	}}
@@ -175,7 +189,7 @@ func (r *raiser) raise(s *wire.Script, at int, next *pgx.Conn) error {
 		return fmt.Errorf("the boundary wasn't reached, there were %d", i.Boundaries)
 	}
 	var stale string
-	if err := r.lane.conn.QueryRow(r.t.Context(), raisedCommitsSQL, from, marker).Scan(&stale); err != nil {
+	if err := r.lane.conn.QueryRow(r.t.Context(), raisedCommitsSQL, from, end.marker, end.answered, end.snapshot).Scan(&stale); err != nil {
 		return err
 	}
 	if stale != "" && unwritten()[s.Name] == "" {
@@ -195,20 +209,30 @@ func unwritten() map[string]string {
 	}
 }
 
-// succeed claims the next token and writes under it. It returns the id of that
-// transaction.
-func (r *raiser) succeed(ctx context.Context, next *pgx.Conn) (xid string, err error) {
+// A succession is a claim that was answered: when that was, what PostgreSQL says
+// was committed right behind it, and the transaction of the holder's own write.
+type succession struct {
+	answered         time.Time
+	snapshot, marker string
+}
+
+// succeed claims the next token and writes under it.
+func (r *raiser) succeed(ctx context.Context, next *pgx.Conn) (s succession, err error) {
 	began := time.Now()
 	token := r.rig.holder.token.Add(1)
 	if _, err = next.Exec(ctx, fmt.Sprintf("SET %s = '%s'; SET %s = %d", fencing.SettingKey, key, fencing.SettingToken, token)); err != nil {
-		return "", fmt.Errorf("claim: %w", err)
+		return s, fmt.Errorf("claim: %w", err)
 	}
-	if took := int64(time.Since(began)); took > r.tally.slowest.Load() {
+	s.answered = time.Now()
+	if took := int64(s.answered.Sub(began)); took > r.tally.slowest.Load() {
 		r.tally.slowest.Store(took)
 	}
-	if err = next.QueryRow(ctx, raisedMarkerSQL, token).Scan(&xid); err != nil {
-		return "", fmt.Errorf("write under the new token: %w", err)
+	if err = r.lane.conn.QueryRow(ctx, raisedSnapshotSQL).Scan(&s.snapshot); err != nil {
+		return s, err
+	}
+	if err = next.QueryRow(ctx, raisedMarkerSQL, token).Scan(&s.marker); err != nil {
+		return s, fmt.Errorf("write under the new token: %w", err)
 	}
 	_, err = next.Exec(ctx, fmt.Sprintf("SET %s = ''; SET %s = ''", fencing.SettingKey, fencing.SettingToken))
-	return xid, err
+	return s, err
 }

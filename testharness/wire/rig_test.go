@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
@@ -41,9 +42,12 @@ func (h *holder) Verify(_ context.Context, k string, t fencing.Token) (fencing.V
 // A rig is a PostgreSQL with a proxy before it, and databases that scripts
 // borrow.
 type rig struct {
-	pg      *postgres.Server
-	proxy   string
-	holder  *holder
+	pg     *postgres.Server
+	proxy  string
+	holder *holder
+	// ready prepares the connections of proxies that are started later; nil does
+	// nothing.
+	ready   func(context.Context, *pgx.Conn) error
 	version int
 	lanes   chan *lane
 }
@@ -82,7 +86,7 @@ func newRigOn(t *testing.T, pg *postgres.Server, set func(*proxy.Server, *fencin
 			t.Fatal(err)
 		}
 		exec(t, l.conn, `CREATE TEMP VIEW session AS
-			SELECT application_name AS name, pid, state, wait_event, query FROM pg_stat_activity
+			SELECT application_name AS name, pid, state, wait_event, wait_event_type, query FROM pg_stat_activity
 			WHERE datname = current_database() AND usename = 'app'`)
 		r.lanes <- l
 	}
@@ -94,10 +98,12 @@ func newRigOn(t *testing.T, pg *postgres.Server, set func(*proxy.Server, *fencin
 // startProxy starts a proxy and returns its address.
 func (r *rig) startProxy(t *testing.T, set func(*proxy.Server, *fencing.Store)) string {
 	t.Helper()
-	store, err := fencing.NewStore(r.pg.DSN("postgres", "postgres"))
+	config, err := pgxpool.ParseConfig(r.pg.DSN("postgres", "postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.AfterConnect = r.ready
+	store := fencing.NewStoreOf(config)
 	claimer := fencing.NewClaimer(store, r.holder, nil)
 	claimer.EvictAfter = evictAfter
 	server := proxy.NewServer(proxy.TCP(r.pg.Addr()), claimer)
