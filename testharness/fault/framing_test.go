@@ -82,8 +82,7 @@ func TestLink_Before(t *testing.T) {
 	t.Cleanup(link.Close)
 	var mu sync.Mutex
 	var seen []string
-	link.Frames = fault.PostgreSQL
-	link.Before = func(there bool, name string) {
+	link.Watch(fault.PostgreSQL, func(there bool, name string) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, name)
@@ -91,7 +90,7 @@ func TestLink_Before(t *testing.T) {
 			link.Set(fault.Cut)
 			link.Set(fault.Open)
 		}
-	}
+	})
 	near, err := net.Dial("tcp4", link.Addr())
 	if err != nil {
 		t.Fatal(err)

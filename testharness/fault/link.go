@@ -72,11 +72,6 @@ const dialTimeout = 2 * time.Second
 type Link struct {
 	// Delay of a slow link, DefaultDelay; may be set before the first use.
 	Delay time.Duration
-	// Frames makes what takes each connection apart into messages, and Before is
-	// called ahead of each that has a name, there or back: it may put the link into
-	// another mode. Both may be set before the first use; nil is neither.
-	Frames func() (there, back Framer)
-	Before func(there bool, name string)
 
 	listener *net.TCPListener
 	now      atomic.Pointer[condition]
@@ -84,6 +79,8 @@ type Link struct {
 
 	mu     sync.Mutex
 	target string
+	frames func() (there, back Framer)
+	before func(there bool, name string)
 	pairs  map[*pair]bool
 	closed bool
 }
@@ -120,6 +117,15 @@ func (l *Link) SetTarget(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = target
+}
+
+// Watch has each later connection taken apart into messages, by what frames makes
+// for it. Ahead of each that has a name, there or back, before is called: it may
+// put the link into another mode.
+func (l *Link) Watch(frames func() (there, back Framer), before func(there bool, name string)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frames, l.before = frames, before
 }
 
 // Set puts the link into a mode, until it is set again.
@@ -191,7 +197,8 @@ func (l *Link) join(from *net.TCPConn) {
 	}
 	defer l.leave(p)
 	l.mu.Lock()
-	target := l.target
+	target, frames := l.target, l.frames
+	p.before = l.before
 	l.mu.Unlock()
 	to, err := net.DialTimeout("tcp4", target, dialTimeout)
 	if err != nil || !p.meet(to.(*net.TCPConn)) {
@@ -201,8 +208,8 @@ func (l *Link) join(from *net.TCPConn) {
 	var both sync.WaitGroup
 	both.Add(2)
 	var there, back Framer
-	if l.Frames != nil {
-		there, back = l.Frames()
+	if frames != nil {
+		there, back = frames()
 	}
 	go p.pump(&both, to.(*net.TCPConn), from, SilentThere, there)
 	go p.pump(&both, from, to.(*net.TCPConn), SilentBack, back)

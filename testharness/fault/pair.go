@@ -14,6 +14,8 @@ type pair struct {
 	link *Link
 	from *net.TCPConn
 
+	before func(there bool, name string) // of the link, when the pumps began
+
 	mu    sync.Mutex
 	to    *net.TCPConn  // nil until the target has been reached
 	gone  chan struct{} // closed by reset
@@ -92,7 +94,7 @@ func (p *pair) messages(to *net.TCPConn, b []byte, silence Mode, next Framer) []
 			return append([]byte{}, b...)
 		}
 		if name != "" {
-			p.link.Before(silence == SilentThere, name)
+			p.before(silence == SilentThere, name)
 		}
 		if !p.pass(silence) {
 			return nil

@@ -2,7 +2,6 @@ package steps_test
 
 import (
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,9 +167,6 @@ func (a *attempt) fly(f flight) {
 			a.end(r.of, code, ok)
 		}
 		a.broken = a.broken || code != "" || !ok
-	}
-	if a.broken && a.conn != nil && f[len(f)-1].of != nil && !slices.ContainsFunc(f, func(r request) bool { return r.last }) {
-		a.end(f[len(f)-1].of, "", false)
 	}
 }
 

@@ -121,14 +121,13 @@ func newSide(t *testing.T, l *lane, g *ground) *side {
 			t.Fatal(err)
 		}
 		t.Cleanup(made.Close)
-		made.Frames = link.frames
-		made.Before = func(there bool, message string) {
+		made.Watch(link.frames, func(there bool, message string) {
 			way := "→"
 			if !there {
 				way = "←"
 			}
 			l.steps.step(s, fmt.Sprintf("%s %s %s", name, way, message))
-		}
+		})
 		*link.to = made
 	}
 	config, err := pgxpool.ParseConfig(l.dsn)

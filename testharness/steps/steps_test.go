@@ -23,7 +23,7 @@ const (
 	envPairs       = "FENCEPROXY_STEPS_PAIRS"
 	envAll         = "FENCEPROXY_STEPS_ALL_PAIRS"
 	envLanes       = "FENCEPROXY_STEPS_LANES"
-	defaultSingles = 41
+	defaultSingles = 21
 	defaultPairs   = 97
 	defaultLanes   = 2
 )

@@ -54,6 +54,41 @@ func (r *performance) boundary(flush func()) error {
 	return nil
 }
 
+// count counts messages that follow others of their like.
+func (r *performance) count(row bool) {
+	if r.alike++; !row {
+		r.alike = 0
+	}
+}
+
+// listen is next, where a script may be interrupted.
+func (r *performance) listen(letter string) (Event, error) {
+	if err := r.boundary(func() {}); err != nil {
+		return Event{}, err
+	}
+	if r.astray {
+		if letter == letterRest {
+			return Event{}, errNothing // that might wait for ever
+		}
+		if err := r.current.waits(time.Now().Add(answersSoon), r.deadline); err != nil {
+			return Event{}, err
+		}
+	}
+	return r.next(letter)
+}
+
+// end interrupts a script behind its last message, if that is where, and takes
+// leave.
+func (r *performance) end() error {
+	if err := r.boundary(func() {}); err != nil {
+		return err
+	}
+	if r.astray {
+		return r.leaveAstray()
+	}
+	return r.leave()
+}
+
 // What an interrupted script may come to, beside what it expects.
 var (
 	errNothing   = errors.New("nothing came soon")

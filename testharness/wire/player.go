@@ -309,29 +309,6 @@ func (r *performance) next(letter string) (e Event, err error) {
 	return e, err
 }
 
-// listen is next, where a script may be interrupted.
-func (r *performance) listen(letter string) (Event, error) {
-	if err := r.boundary(func() {}); err != nil {
-		return Event{}, err
-	}
-	if r.astray {
-		if letter == letterRest {
-			return Event{}, errNothing // that might wait for ever
-		}
-		if err := r.current.waits(time.Now().Add(answersSoon), r.deadline); err != nil {
-			return Event{}, err
-		}
-	}
-	return r.next(letter)
-}
-
-// count counts messages that follow others of their like.
-func (r *performance) count(row bool) {
-	if r.alike++; !row {
-		r.alike = 0
-	}
-}
-
 func (r *performance) expect(step Step) error {
 	wants, err := step.wants(r.Where)
 	if err != nil || r.astray && r.current.lost {
@@ -395,18 +372,6 @@ func (p *Player) Until(ctx context.Context, sql string) error {
 			return fmt.Errorf("never true: %s", strings.TrimSpace(sql))
 		}
 	}
-}
-
-// end interrupts a script behind its last message, if that is where, and takes
-// leave.
-func (r *performance) end() error {
-	if err := r.boundary(func() {}); err != nil {
-		return err
-	}
-	if r.astray {
-		return r.leaveAstray()
-	}
-	return r.leave()
 }
 
 // leave says goodbye on each session that is still open, and writes down all
