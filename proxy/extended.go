@@ -208,7 +208,8 @@ func (s *session) confirmBegin() error {
 // inject sends a check, after making the proxy's statements if they aren't
 // known to be there.
 func (s *session) inject(c check, p queue.Purpose) error {
-	var b batch
+	b := &s.checking
+	b.reset()
 	if !s.own.ready() {
 		b.prepare(s.checks(), s.own.generation)
 	}
@@ -218,7 +219,7 @@ func (s *session) inject(c check, p queue.Purpose) error {
 		b.check(p)
 	}
 	s.count([]queue.Purpose{p})
-	return s.send(&b)
+	return s.send(b)
 }
 
 // injectLate sends the late check of the implicit transaction that is about to

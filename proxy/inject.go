@@ -107,6 +107,20 @@ type batch struct {
 	entries []queue.Entry
 }
 
+// What a batch holds on to between two uses: a check's, and little more.
+const (
+	fewEntries = 4
+	fewBytes   = 256
+)
+
+// reset empties a batch that is used again, and gives up what it held of a large one.
+func (b *batch) reset() {
+	if cap(b.entries) > fewEntries || cap(b.bytes) > fewBytes {
+		*b = batch{}
+	}
+	b.bytes, b.entries = b.bytes[:0], b.entries[:0]
+}
+
 func (b *batch) add(kind queue.Kind, p queue.Purpose, bytes []byte) {
 	b.bytes = bytes
 	b.entries = append(b.entries, queue.Entry{Kind: kind, Purpose: p})

@@ -31,9 +31,10 @@ func BenchmarkInject(b *testing.B) {
 		})
 	}
 	b.Run("prepared", func(b *testing.B) {
+		var early batch // as a session has it
 		b.ReportAllocs()
 		for b.Loop() {
-			var early batch // as a session has it for each write
+			early.reset()
 			early.check(queue.Early)
 		}
 	})

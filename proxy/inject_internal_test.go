@@ -73,6 +73,31 @@ func TestDollarTag(t *testing.T) {
 	}
 }
 
+// A batch that is used again holds on to what a check needs, and to no more.
+func TestBatch_Reset(t *testing.T) {
+	var b batch
+	for _, c := range []struct {
+		name string
+		fill func()
+		kept bool
+	}{
+		{"a check", func() { b.check(queue.Early) }, true},
+		{"a long refusal", func() { b.raise(fencing.Refuse(fencing.CodeStale, "%s", strings.Repeat("x", 1<<16))) }, false},
+		{"another check", func() { b.check(queue.Late) }, true},
+		{"many checks", func() { b.check(queue.Late); b.check(queue.Late) }, false},
+	} {
+		b.reset()
+		if len(b.bytes) != 0 || len(b.entries) != 0 {
+			t.Errorf("before %s: got %d bytes and %d entries, want none", c.name, len(b.bytes), len(b.entries))
+		}
+		c.fill()
+		b.reset()
+		if got := cap(b.bytes) > 0 && cap(b.entries) > 0; got != c.kept {
+			t.Errorf("%s: got %v, want %v, that its memory is kept", c.name, got, c.kept)
+		}
+	}
+}
+
 // A batch hands over as many entries as its messages have replies.
 func TestBatch(t *testing.T) {
 	var b batch

@@ -17,7 +17,7 @@ type plan struct {
 // planQuery walks the statements of a text of size bytes and follows the
 // transactions that they begin and end. own are the checks of the session.
 func planQuery(t *txn, own checks, stmts []sqlrewrite.Statement, size int) plan {
-	var p plan
+	p := plan{purposes: make([]queue.Purpose, 0, 2*len(stmts)+1)}
 	for _, st := range stmts {
 		switch c := t.step(st.Class, st.Flags); c {
 		case checkEarly:

@@ -43,11 +43,16 @@ func (s *session) guardQuery(body []byte) error {
 		return s.refuseMessage(wire.Query, refused)
 	}
 	s.observeGuarded(text, stmts, m)
-	return s.sendGuarded(text, stmts, len(m.settings) > 0 || s.segment.tagged)
+	return s.sendGuarded(body, stmts, len(m.settings) > 0 || s.segment.tagged)
 }
 
-// sendGuarded sends a text that was admitted, with its checks.
-func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged bool) error {
+// fewText is what a session holds on to for the texts that it makes, in bytes.
+const fewText = 1 << 10
+
+// sendGuarded sends a Query whose text, all of body but its NUL, was admitted, with
+// its checks.
+func (s *session) sendGuarded(body []byte, stmts []sqlrewrite.Statement, tagged bool) error {
+	text := body[:len(body)-1]
 	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
 	unplanned := len(stmts) == 1 && stmts[0].Flags&unmixed != 0 && s.txn.block == blockNone && (!s.fences() || stmts[0].Class == sqlrewrite.Discard)
 	// Nothing can be added to an empty text without changing its answer, nor to
@@ -67,21 +72,23 @@ func (s *session) sendGuarded(text []byte, stmts []sqlrewrite.Statement, tagged 
 	e := queue.Entry{Kind: queue.Query, Plan: p.purposes, Tagged: tagged}
 	e.Ends = uint8(s.txn.sync())
 	e.Checked, e.Ran = s.txn.checked && s.txn.block == blockOpen, s.txn.ran
-	original := text
 	if p.insertions != nil {
 		positions := sqlrewrite.NewPositions(text, p.insertions)
 		e.Shift, e.Separator = positions.Original, positions.Separator()
 		if within == blockNone && len(stmts) == 1 && !s.segment.open {
 			e.Alone = uint8(aloneAs(stmts[0].Flags))
 		}
-		text = sqlrewrite.Insert(make([]byte, 0, len(text)+256), text, p.insertions)
+		body = append(sqlrewrite.Insert(s.rewritten[:0], text, p.insertions), 0)
+		if s.rewritten = body; cap(body) > fewText {
+			s.rewritten = nil
+		}
 	}
 	s.sentMidway()
 	s.endSegment()
-	if err := s.sendQuery(append(text[:len(text):len(text)], 0), e); err != nil {
+	if err := s.sendQuery(body, e); err != nil {
 		return err
 	}
-	s.dropped(original, stmts)
+	s.dropped(text, stmts)
 	if p.lateCommit {
 		return s.finishCommit()
 	}

@@ -54,34 +54,39 @@ func (s *session) hangUp() {
 // pumpReplies returns why the replies ended, never nil.
 func (s *session) pumpReplies() error {
 	for {
-		if !s.fromBackend.Complete() {
-			if err := s.toClient.Flush(); err != nil {
-				s.backend.Close()
-				return fmt.Errorf("write to client: %w", err)
-			}
-		}
-		t, n, err := s.fromBackend.Next()
-		if err != nil {
-			return err
-		}
-		switch t {
-		case wire.ErrorResponse:
-			err = s.errorReply(n)
-		case wire.ReadyForQuery:
-			err = s.readyReply()
-		case wire.ParameterStatus:
-			if err = s.parameter(); err == nil {
-				err = s.fromBackend.Forward(s.toClient)
-			}
-		case wire.NoticeResponse:
-			err = s.notice(n)
-		default:
-			err = s.reply(t, n)
-		}
-		if err != nil {
+		if err := s.nextReply(); err != nil {
 			return err
 		}
 	}
+}
+
+// nextReply takes one message of the backend's, after sending what was gathered
+// if it has to wait for it.
+func (s *session) nextReply() error {
+	if !s.fromBackend.Complete() {
+		if err := s.toClient.Flush(); err != nil {
+			s.backend.Close()
+			return fmt.Errorf("write to client: %w", err)
+		}
+	}
+	t, n, err := s.fromBackend.Next()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case wire.ErrorResponse:
+		return s.errorReply(n)
+	case wire.ReadyForQuery:
+		return s.readyReply()
+	case wire.ParameterStatus:
+		if err := s.parameter(); err != nil {
+			return err
+		}
+		return s.fromBackend.Forward(s.toClient)
+	case wire.NoticeResponse:
+		return s.notice(n)
+	}
+	return s.reply(t, n)
 }
 
 // notice passes a notice on. One about a text that checks were put into has its

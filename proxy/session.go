@@ -61,6 +61,8 @@ type session struct {
 	unread      *fencing.Error // why the tag could not be read back for the segment at hand
 	own         own
 	stmts       []sqlrewrite.Statement // scratch
+	checking    batch                  // scratch of inject
+	rewritten   []byte                 // scratch of sendGuarded
 	awaitCommit bool                   // a late check stands before a COMMIT in flight
 
 	listed fencing.Tag // guarded by srv.mu: what Evict finds the session by

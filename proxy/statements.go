@@ -8,7 +8,8 @@ import (
 )
 
 // A statement is what the proxy remembers of a text that a client has had
-// parsed.
+// parsed. It is small enough (128 bytes) for a map to hold it without an allocation
+// of its own.
 type statement struct {
 	class sqlrewrite.Class
 	flags sqlrewrite.Flags
@@ -18,16 +19,16 @@ type statement struct {
 	// wide: the late check alone doesn't tell what it has done, for it may end the
 	// transaction, write at its very end, or be none of a transaction at all.
 	wide bool
-	// executes is the name that an EXECUTE names, anyName if it isn't plain.
-	executes string
 	// empty: the text has no statement in it.
 	empty bool
-	// command names it where untagged writes are observed.
-	command string
 	// named: a portal's, of a statement that has a name. Code that nobody sees may
 	// have given the name to another (DEALLOCATE, then PREPARE), one that reads or
 	// writes tables: PREPARE takes no other.
 	named bool
+	// executes is the name that an EXECUTE names, anyName if it isn't plain.
+	executes string
+	// command names it where untagged writes are observed.
+	command string
 	// drops is the one name that a statement drops which drops prepared ones;
 	// "" is all of them.
 	drops string
@@ -106,6 +107,7 @@ const maxNames = 4096
 type names struct {
 	prepared map[string]statement
 	changes  []change // under way, oldest first
+	room     []change // empty: where the next begins when none is under way
 	last     int      // number of the last change
 	// forgotten: there were too many, and one of those that are no longer here
 	// may commit in the middle, or make a tag.
@@ -132,7 +134,12 @@ func (n *names) add(c change) int {
 	}
 	n.last++
 	c.number = n.last
-	n.changes = append(n.changes, c)
+	if len(n.changes) == 0 {
+		n.changes = append(n.room, c)
+		n.room = n.changes[:0]
+	} else {
+		n.changes = append(n.changes, c)
+	}
 	return c.number
 }
 
@@ -197,8 +204,7 @@ func (n *names) leave(name string, st statement) {
 // carried out.
 func (n *names) confirm(number int) {
 	for len(n.changes) > 0 && n.changes[0].number <= number {
-		c := n.changes[0]
-		n.changes = n.changes[1:]
+		c := n.take()
 		if c.number == number {
 			n.apply(c)
 		}
@@ -240,8 +246,16 @@ func (n *names) forgetAll() {
 // no reply up to there was not carried out.
 func (n *names) decide(number int) {
 	for len(n.changes) > 0 && n.changes[0].number <= number {
-		n.changes = n.changes[1:]
+		n.take()
 	}
+}
+
+// take takes the oldest change off.
+func (n *names) take() change {
+	c := n.changes[0]
+	n.changes[0] = change{}
+	n.changes = n.changes[1:]
+	return c
 }
 
 // drop takes a DEALLOCATE of a name, or with "" a DISCARD ALL or DEALLOCATE ALL,
@@ -308,14 +322,19 @@ func executedName(statement []byte) string {
 	return cut([]byte(name))
 }
 
-// maxPortals bounds the portals that are remembered.
-const maxPortals = 1024
+const (
+	// maxPortals bounds the portals that are remembered.
+	maxPortals = 1024
+	// fewPortals are those that a map keeps room for when they have ended.
+	fewPortals = 8
+)
 
 // Portals remembers which statements a session's portals run. It follows the
 // requests; where one may not have been carried out, the portal becomes
 // unknown, which is always safe.
 type portals struct {
 	bound  map[string]bound
+	many   bool // there were more than a few at once
 	forgot bool // a portal that isn't there may be one that was given up, or never seen
 	wide   bool // and it may be of a wide statement
 	// taken is the segment of the last request that takes the place of a portal of
@@ -338,6 +357,7 @@ func (p *portals) bind(name []byte, st statement, segment int) {
 	}
 	p.close(name, segment)
 	p.bound[cut(name)] = bound{st, segment}
+	p.many = p.many || len(p.bound) > fewPortals
 }
 
 // of returns what an Execute of the portal runs. certain tells that it was
@@ -388,4 +408,11 @@ func (p *portals) forget() {
 }
 
 // end takes the end of all portals.
-func (p *portals) end() { *p = portals{} }
+func (p *portals) end() {
+	room := p.bound
+	if p.many {
+		room = nil
+	}
+	clear(room)
+	*p = portals{bound: room}
+}

@@ -29,7 +29,8 @@ func Insert(dst, text []byte, ins []Insertion) []byte {
 // Characters are those of UTF-8, or bytes where the original isn't valid UTF-8.
 type Positions struct {
 	places []place // in the order of the insertions
-	length int     // of the original, in characters
+	few    [2]place
+	length int // of the original, in characters
 	// separator is the position of the ";" that stands between the end of the
 	// original and what Insert put there, in what it made; 0 if nothing does.
 	separator int
@@ -43,7 +44,8 @@ type place struct{ before, added int }
 
 // NewPositions returns the Positions of what Insert makes of text.
 func NewPositions(text []byte, ins []Insertion) *Positions {
-	p := &Positions{places: make([]place, 0, len(ins))}
+	p := &Positions{}
+	p.places = p.few[:0] // as a rule they fit
 	valid := utf8.Valid(text)
 	from, added := 0, 0
 	for _, in := range ins {

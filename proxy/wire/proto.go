@@ -12,57 +12,54 @@ import (
 // This file is the only one that knows pgproto3: the messages that the proxy
 // makes itself, appended to dst, and the few whose fields it reads.
 
-type encoder interface {
-	Encode(dst []byte) ([]byte, error)
-}
-
-// put appends a message. The messages made here have no field whose length
-// can be out of range, which is all that Encode can complain of.
-func put(dst []byte, m encoder) []byte {
-	out, err := m.Encode(dst)
+// appended takes what Encode has appended a message to. The messages made here
+// have no field whose length can be out of range, which is all that Encode can
+// complain of. Each Append calls it directly, and not by way of an interface, so
+// that the message stays on the stack.
+func appended(dst []byte, err error) []byte {
 	if err != nil {
-		panic(fmt.Sprintf("encode %T: %v", m, err))
+		panic(fmt.Sprintf("encode a message: %v", err))
 	}
-	return out
+	return dst
 }
 
 // AppendQuery appends a Query.
 func AppendQuery(dst []byte, text string) []byte {
-	return put(dst, &pgproto3.Query{String: text})
+	return appended((&pgproto3.Query{String: text}).Encode(dst))
 }
 
 // AppendParse appends a Parse of a statement without parameter types.
 func AppendParse(dst []byte, name, text string) []byte {
-	return put(dst, &pgproto3.Parse{Name: name, Query: text})
+	return appended((&pgproto3.Parse{Name: name, Query: text}).Encode(dst))
 }
 
 // AppendBind appends a Bind of a statement without parameters.
 func AppendBind(dst []byte, portal, statement string) []byte {
-	return put(dst, &pgproto3.Bind{DestinationPortal: portal, PreparedStatement: statement})
+	return appended((&pgproto3.Bind{DestinationPortal: portal, PreparedStatement: statement}).Encode(dst))
 }
 
 // AppendExecute appends an Execute without a row limit.
 func AppendExecute(dst []byte, portal string) []byte {
-	return put(dst, &pgproto3.Execute{Portal: portal})
+	return appended((&pgproto3.Execute{Portal: portal}).Encode(dst))
 }
 
 // AppendClose appends a Close of a statement ('S') or portal ('P').
 func AppendClose(dst []byte, what byte, name string) []byte {
-	return put(dst, &pgproto3.Close{ObjectType: what, Name: name})
+	return appended((&pgproto3.Close{ObjectType: what, Name: name}).Encode(dst))
 }
 
 // AppendSync appends a Sync.
-func AppendSync(dst []byte) []byte { return put(dst, &pgproto3.Sync{}) }
+func AppendSync(dst []byte) []byte { return appended((&pgproto3.Sync{}).Encode(dst)) }
 
 // AppendFlush appends a Flush.
-func AppendFlush(dst []byte) []byte { return put(dst, &pgproto3.Flush{}) }
+func AppendFlush(dst []byte) []byte { return appended((&pgproto3.Flush{}).Encode(dst)) }
 
 // AppendTerminate appends a Terminate.
-func AppendTerminate(dst []byte) []byte { return put(dst, &pgproto3.Terminate{}) }
+func AppendTerminate(dst []byte) []byte { return appended((&pgproto3.Terminate{}).Encode(dst)) }
 
 // AppendReady appends a ReadyForQuery.
 func AppendReady(dst []byte, status byte) []byte {
-	return put(dst, &pgproto3.ReadyForQuery{TxStatus: status})
+	return appended((&pgproto3.ReadyForQuery{TxStatus: status}).Encode(dst))
 }
 
 // A Report is the part of an ErrorResponse or NoticeResponse that the proxy
@@ -79,18 +76,18 @@ type Report struct {
 
 // AppendError appends an ErrorResponse.
 func AppendError(dst []byte, r Report) []byte {
-	return put(dst, &pgproto3.ErrorResponse{
+	return appended((&pgproto3.ErrorResponse{
 		Severity: r.Severity, SeverityUnlocalized: r.Severity,
 		Code: r.Code, Message: r.Message, Detail: r.Detail, Hint: r.Hint,
-	})
+	}).Encode(dst))
 }
 
 // AppendNotice appends a NoticeResponse.
 func AppendNotice(dst []byte, r Report) []byte {
-	return put(dst, &pgproto3.NoticeResponse{
+	return appended((&pgproto3.NoticeResponse{
 		Severity: r.Severity, SeverityUnlocalized: r.Severity,
 		Code: r.Code, Message: r.Message, Detail: r.Detail, Hint: r.Hint,
-	})
+	}).Encode(dst))
 }
 
 // ReadReport reads the body of an ErrorResponse or NoticeResponse.
