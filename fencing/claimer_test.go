@@ -245,7 +245,7 @@ func TestClaimer_AfterRestart(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	e := holder("a", 10)
-	c := s.claimer(e)
+	c := s.claimer(e, claimTimeout(deadline), evictAfter(deadline))
 	claim := func() error { return c.Claim(t.Context(), database, fencing.Pair{Key: "a", Token: 10}) }
 	if err := claim(); err != nil {
 		t.Fatal(err)
@@ -264,12 +264,24 @@ func TestClaimer_AfterRestart(t *testing.T) {
 		t.Errorf("after kill -9 the mark is %d, want 10", got)
 	}
 	// The pool's connections are the restarted server's now, and another kill
-	// breaks them within their idle second.
-	e.hold("a", 11)
+	// breaks them all.
+	root := s.root()
+	s.exec(root, "BEGIN; LOCK TABLE fence.mark")
+	var answers []<-chan error
+	for token := range fencing.Token(3) {
+		e.hold("b", 11+token)
+		answers = append(answers, start(t, c, "b", 11+token))
+		s.waiting(len(answers))
+	}
+	s.exec(root, "ROLLBACK")
+	for _, answer := range answers {
+		_ = s.answered(answer) // which of them is stale is not the matter here
+	}
+	e.hold("a", 14)
 	if err := errors.Join(s.srv.Kill(), s.srv.Restart(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Claim(t.Context(), database, fencing.Pair{Key: "a", Token: 11}); err != nil {
+	if err := c.Claim(t.Context(), database, fencing.Pair{Key: "a", Token: 14}); err != nil {
 		t.Errorf("on broken connections: %v", err)
 	}
 }

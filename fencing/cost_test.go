@@ -61,6 +61,9 @@ func TestClaimer_Costs(t *testing.T) {
 	if got := one[int64](s, s.root(), "SELECT pg_current_xact_id()::text::bigint") - xid - 1; got != n {
 		t.Errorf("%d claims: got %d transactions that wrote", n, got)
 	}
+	if c.Store.AsksIdle(database) {
+		t.Error("a claim after a pause has a round trip to PostgreSQL more than others")
+	}
 }
 
 // Claims of one token at the same time are one claim for PostgreSQL too.

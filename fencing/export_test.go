@@ -3,8 +3,10 @@ package fencing
 import (
 	"context"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // InstallFrom is Install with other files and another version than this
@@ -19,3 +21,14 @@ func InstallFrom(ctx context.Context, conn *pgx.Conn, files fs.FS, version int) 
 
 // SchemaFiles are the files that Install runs.
 func SchemaFiles() fs.FS { return schemaFiles }
+
+// AsksIdle reports whether a claim asks a connection that was idle for long
+// whether it is there still.
+func (s *Store) AsksIdle(database string) bool {
+	p, err := s.of(database)
+	if err != nil {
+		return false
+	}
+	asks := p.claim.Config().ShouldPing
+	return asks == nil || asks(context.Background(), pgxpool.ShouldPingParams{IdleDuration: time.Hour})
+}

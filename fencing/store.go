@@ -165,6 +165,10 @@ func (s *Store) pool(database, application string, most int32) (*pgxpool.Pool, e
 	}
 	if application == ClaimApplication {
 		config.ConnConfig.OnNotice = keepWarning
+		// A question whether the server is there, put to a connection that was
+		// idle, would be a third round trip of a claim that comes alone. One that
+		// finds its connection broken tries once more: see forsake.
+		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 		before := config.BeforeConnect
 		config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
 			neverCancel(c)
