@@ -1,5 +1,7 @@
 package sqlrewrite
 
+import "encoding/binary"
+
 // A keyword is a word that splitting or classifying looks at. All others are
 // kwNone, PostgreSQL's own keywords too.
 type keyword uint8
@@ -103,18 +105,17 @@ const (
 
 // keywordOf looks an unquoted word up, in the list of words of its length.
 func keywordOf(word []byte) keyword {
-	var buf [longestKeyword]byte
 	if len(word) < shortestKeyword || len(word) > longestKeyword {
 		return kwNone
 	}
+	// In lower case if it consists of letters, eight at a time: no other byte
+	// becomes a letter by that bit.
+	const lowerCase = 0x2020202020202020
+	var buf [16]byte
+	copy(buf[:], word)
+	binary.LittleEndian.PutUint64(buf[:8], binary.LittleEndian.Uint64(buf[:8])|lowerCase)
+	binary.LittleEndian.PutUint64(buf[8:], binary.LittleEndian.Uint64(buf[8:])|lowerCase)
 	w := buf[:len(word)]
-	for i, c := range word {
-		c |= 0x20 // lower case, if it is a letter
-		if c < 'a' || c > 'z' {
-			return kwNone
-		}
-		w[i] = c
-	}
 	switch len(w) {
 	case 2, 3:
 		return keywordOf3(w)

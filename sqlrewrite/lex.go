@@ -62,12 +62,16 @@ func (l *lexer) next() token {
 	}
 	l.pos = start
 	k := kindEnd
-	if start < len(text) && isIdentStart(text[start]) {
-		k = l.word(text[start]) // most are words: no detour for them
-	} else {
-		l.gap()
-		start = l.pos
-		if l.err == nil && start < len(text) {
+	if start < len(text) {
+		switch c := text[start]; {
+		case isIdentStart(c):
+			k = l.word(c) // most are words: no detour for them
+		case c == '-', c == '/':
+			l.gap()
+			if start = l.pos; l.err == nil && start < len(text) {
+				k = l.start()
+			}
+		default:
 			k = l.start()
 		}
 	}

@@ -1,6 +1,7 @@
 package sqlrewrite_test
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -155,5 +156,31 @@ func BenchmarkMentionsFence(b *testing.B) {
 				sqlrewrite.MentionsFence(text)
 			}
 		})
+	}
+}
+
+// A keyword is its letters in either case, and no other byte in place of one.
+func TestSplit_KeywordLetters(t *testing.T) {
+	for _, keyword := range []string{"select", "discard"} {
+		plain, err := sqlrewrite.Split(nil, []byte(keyword+" all"), sqlrewrite.Options{})
+		if err != nil || plain[0].Class == sqlrewrite.MayWrite {
+			t.Fatalf("%s: got %v, %v", keyword, plain, err)
+		}
+		for at := range keyword {
+			for c := 1; c < 256; c++ {
+				text := []byte(keyword + " all")
+				if text[at] = byte(c); c == '\'' || c == '"' || c == ';' || c == '-' || c == '/' {
+					continue // begins something else, or ends the statement
+				}
+				got, err := sqlrewrite.Split(nil, text, sqlrewrite.Options{})
+				same := bytes.EqualFold(text[:len(keyword)], []byte(keyword))
+				switch {
+				case err != nil || len(got) == 0:
+					t.Errorf("%q: got %v, %v", text, got, err)
+				case same && got[0].Class != plain[0].Class, !same && at > 0 && got[0].Class == plain[0].Class:
+					t.Errorf("%q: got %v", text, got[0].Class)
+				}
+			}
+		}
 	}
 }
