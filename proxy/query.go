@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
@@ -78,7 +79,8 @@ func (s *session) sendGuarded(body []byte, stmts []sqlrewrite.Statement, tagged 
 		if within == blockNone && len(stmts) == 1 && !s.segment.open {
 			e.Alone = uint8(aloneAs(stmts[0].Flags))
 		}
-		body = append(sqlrewrite.Insert(s.rewritten[:0], text, p.insertions), 0)
+		room := slices.Grow(s.rewritten[:0], len(text)+256)
+		body = append(sqlrewrite.Insert(room, text, p.insertions), 0)
 		if s.rewritten = body; cap(body) > fewText {
 			s.rewritten = nil
 		}
