@@ -33,6 +33,7 @@ type logKind struct {
 	level                             slog.Level
 	message                           string
 	code, user, database, application string
+	cause                             string // of a line without a code, which would tell as much
 }
 
 func newThrottle(next slog.Handler) *throttle {
@@ -75,6 +76,9 @@ func (t *throttle) Handle(ctx context.Context, r slog.Record) error {
 		kind.take(a)
 		return true
 	})
+	if kind.code != "" {
+		kind.cause = ""
+	}
 	if !t.shown.show(kind) {
 		return nil
 	}
@@ -90,6 +94,8 @@ func (k *logKind) take(a slog.Attr) {
 		k.user = a.Value.String()
 	case "database":
 		k.database = a.Value.String()
+	case "error":
+		k.cause = a.Value.String()
 	case "application_name":
 		k.application = a.Value.String()
 	}
@@ -154,7 +160,7 @@ func (k logKind) record(held int, window time.Duration) slog.Record {
 	r := slog.NewRecord(time.Now(), k.level, k.message, 0)
 	for _, a := range []slog.Attr{
 		slog.String("code", k.code), slog.String("user", k.user), slog.String("database", k.database),
-		slog.String("application_name", k.application),
+		slog.String("application_name", k.application), slog.String("error", k.cause),
 	} {
 		if a.Value.String() != "" {
 			r.AddAttrs(a)

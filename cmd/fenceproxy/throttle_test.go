@@ -46,6 +46,18 @@ func TestThrottle_Handle(t *testing.T) {
 	}
 }
 
+// An error isn't hidden by another one that comes again and again.
+func TestThrottle_TellsCausesApart(t *testing.T) {
+	logger, _, out := newThrottled(time.Hour)
+	for range 2 * logBurst {
+		logger.Info("session not started", "user", "app", "error", "client went away")
+	}
+	logger.Info("session not started", "user", "app", "error", "password is past its VALID UNTIL")
+	if got := out.String(); strings.Count(got, "client went away") != logBurst || !strings.Contains(got, "VALID UNTIL") {
+		t.Errorf("got %s\nwant %d lines of the first error and the other one", got, logBurst)
+	}
+}
+
 // What was held back is told at the window's end, without another line to come.
 func TestThrottle_TellsByItself(t *testing.T) {
 	logger, _, out := newThrottled(50 * time.Millisecond)
