@@ -19,10 +19,11 @@ func TestServer_ReloadIdleTimeout(t *testing.T) {
 	to := server.Settings
 	to.ClientIdleTimeout = 20 * time.Millisecond
 	server.Reload(to)
-	poll.Until(t, "the end of the idle session", func() bool {
-		_, err := c.Exec(context.Background(), "SELECT 1")
-		return code(err) == "57P05" || c.IsClosed()
-	})
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Deadline)
+	defer cancel()
+	if _, err := c.WaitForNotification(ctx); code(err) != "57P05" { // it asks nothing meanwhile
+		t.Errorf("the idle session: got %v, want 57P05", err)
+	}
 	server.Reload(server.Settings)
 	still := s.session(0, "", 0)
 	if err := still.Ping(t.Context()); err != nil {
