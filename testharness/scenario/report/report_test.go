@@ -117,10 +117,10 @@ func TestWrite_WellFormed(t *testing.T) {
 	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {
 		token := tokens.Token()
 		for _, a := range token.Attr {
-			switch {
-			case a.Key == "id":
+			switch a.Key {
+			case "id":
 				ids[a.Val]++
-			case a.Key == "href":
+			case "href":
 				links[strings.TrimPrefix(a.Val, "#")] = true
 			}
 		}
