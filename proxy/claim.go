@@ -73,9 +73,9 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 	}
 	s.mu.Lock()
 	s.coming = tag
-	s.leaveLocked()
+	former := s.leaveLocked()
 	s.mu.Unlock()
-	s.srv.retag(s, tag)
+	s.srv.retag(s, tag, former)
 	if len(tag) == 0 {
 		return nil
 	}
@@ -107,12 +107,13 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 
 // leaveLocked remembers the tag that another one is to take the place of: the open
 // transaction may have locked its marks, and a rollback may bring it back.
-func (s *session) leaveLocked() {
+func (s *session) leaveLocked() []fencing.Pair {
 	tag, _, _ := s.mirror.tag()
 	if !s.mirror.open && !s.mirror.unsure && !s.txn.held {
 		s.former = nil
 	}
 	s.former = union(s.former, tag)
+	return s.former
 }
 
 // movedAway refuses a claim on a server that sessions no longer go to: what it
@@ -159,8 +160,7 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 		s.settleOn(m)
 		return nil
 	default:
-		s.srv.retag(s, before)
-		s.claimEnded()
+		s.stay(before)
 		s.refuse(refused, settings)
 		return refused
 	}
@@ -177,6 +177,15 @@ func (s *session) settleOn(m mirror) {
 	s.mirror = m
 	s.coming = nil
 	s.mu.Unlock()
+}
+
+// stay lists the session under the tag that it had before a claim was refused.
+func (s *session) stay(before fencing.Tag) {
+	s.mu.Lock()
+	former := s.former
+	s.coming = nil
+	s.mu.Unlock()
+	s.srv.retag(s, before, former)
 }
 
 // claimEnded takes the end of a claim after which the mirror stays as it is.

@@ -248,3 +248,40 @@ func TestSession_EvictedForFormerTag(t *testing.T) {
 		}
 	}
 }
+
+// A tag that a rollback, or the end of SET LOCAL, has brought back is one that a
+// higher claim ends the session for, before it reads on; one that was left for
+// good isn't.
+func TestSession_EvictedForTagBroughtBack(t *testing.T) {
+	s := newStack(t, 1)
+	for i, c := range []struct {
+		name    string
+		prepare []string
+		want    string
+	}{
+		{"rolled back", []string{"BEGIN", "SET fence.key = '%s'", "SET fence.token = 1", "ROLLBACK"}, "LF005"},
+		{"rolled back behind an error", []string{"BEGIN", "SET fence.key = '%s'", "SET fence.token = 1", "SELECT 1/0", "COMMIT"}, "LF005"},
+		{"SET LOCAL", []string{"BEGIN", "SET LOCAL fence.key = '%s'", "SET LOCAL fence.token = 1", "COMMIT"}, "LF005"},
+		{"a text that fails", []string{"SET fence.key = '%s'; SET fence.token = 1; SELECT 1/0"}, "LF005"},
+		{"left", []string{"SET fence.key = '%s'", "SET fence.token = 1"}, ""},
+		{"left in a transaction", []string{"BEGIN", "SET fence.key = '%s'", "SET fence.token = 1", "COMMIT"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			outer, inner := fmt.Sprintf("outer%d", i), fmt.Sprintf("inner%d", i)
+			s.holders.hold(outer, 1)
+			s.holders.hold(inner, 1)
+			conn := s.session(0, outer, 1)
+			for _, sql := range c.prepare {
+				_, err := conn.Exec(t.Context(), strings.ReplaceAll(sql, "%s", inner), pgx.QueryExecModeSimpleProtocol)
+				if got := code(err); got != "" && got != "22012" {
+					t.Fatalf("%s: %v", sql, err)
+				}
+			}
+			s.raise(0, outer, 2)
+			_, err := conn.Exec(t.Context(), "SELECT 1", pgx.QueryExecModeSimpleProtocol)
+			if got := code(err); got != c.want {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}

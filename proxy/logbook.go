@@ -90,7 +90,7 @@ func (s *session) tellRefusal(code, message, where string) {
 	s.refusals++
 	s.srv.Metrics.Refusals.WithLabelValues(code).Inc()
 	logger := s.named()
-	if tag := s.listedTag(); len(tag) == 1 {
+	if tag := s.shownTag(); len(tag) == 1 {
 		logger = logger.With("key", tag[0].Key, "token", tag[0].Token)
 	}
 	logger.Info(LogStatementRefused, "code", code, "message", message, "where", where)
@@ -102,8 +102,8 @@ func (s *session) tellEviction(victim string, by ...any) {
 	s.named().Info(LogSessionEvicted, append([]any{"victim", victim}, by...)...)
 }
 
-func (s *session) listedTag() fencing.Tag {
+func (s *session) shownTag() fencing.Tag {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
-	return s.listed
+	return s.tag
 }

@@ -176,7 +176,7 @@ func (s *Server) release(ses *session) {
 		s.admitted--
 	}
 	s.mu.Unlock()
-	s.retag(ses, nil)
+	s.retag(ses, nil, nil)
 }
 
 // ended forgets a session. The session calls it last.
@@ -310,8 +310,16 @@ func (s *Server) Close() error {
 }
 
 // retag records which locks a session is tagged with, in place of those
-// before. A nil tag takes it out.
-func (s *Server) retag(ses *session, tag fencing.Tag) {
+// before. Those of the former tags stay findable: until the settings have run and
+// their transaction is over, a rollback may bring them back. A nil tag takes the
+// session out.
+func (s *Server) retag(ses *session, tag fencing.Tag, former []fencing.Pair) {
+	all := slices.Clone(tag)
+	for _, p := range former {
+		if all.Token(p.Key) == 0 {
+			all = append(all, p)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range ses.listed {
@@ -321,8 +329,8 @@ func (s *Server) retag(ses *session, tag fencing.Tag) {
 			delete(s.holders, l)
 		}
 	}
-	ses.listed = tag
-	for _, p := range tag {
+	ses.tag, ses.listed = tag, all
+	for _, p := range all {
 		l := lock{ses.database, p.Key}
 		if s.holders[l] == nil {
 			s.holders[l] = map[*session]struct{}{}
