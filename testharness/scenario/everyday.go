@@ -144,7 +144,7 @@ func paymentWebhook() Story {
 			INSERT INTO orders VALUES (8472, NULL);
 			CREATE TABLE credit (nr int GENERATED ALWAYS AS IDENTITY, order_id int, amount int, handler text)`,
 		Result: `SELECT pg_catalog.format('credit of %s for order %s by %s', amount, order_id, handler) FROM credit ORDER BY nr`,
-		Wrong:  `SELECT pg_catalog.format('order %s was credited %s times', order_id, count(*)) FROM credit GROUP BY order_id HAVING count(*) <> 1`,
+		Wrong:  `SELECT pg_catalog.format('order 8472 was credited %s times', count(*)) FROM credit HAVING count(*) <> 1`,
 		Right:  "one credit of 50",
 		Play: func(s *Stage) {
 			s.rush(chore{
@@ -170,7 +170,7 @@ func lastLaptop() Story {
 			CREATE TABLE confirmation (nr int GENERATED ALWAYS AS IDENTITY, item text, customer text)`,
 		Result: `SELECT pg_catalog.format('%s in stock: %s', item, pieces) FROM stock
 			UNION ALL SELECT pg_catalog.format('a %s was promised to %s', item, customer) FROM confirmation`,
-		Wrong: `SELECT pg_catalog.format('1 %s was sold to %s customers', item, count(*)) FROM confirmation GROUP BY item HAVING count(*) > 1`,
+		Wrong: `SELECT pg_catalog.format('1 laptop was sold to %s customers', count(*)) FROM confirmation HAVING count(*) <> 1`,
 		Right: "one confirmation, and none in stock",
 		Play: func(s *Stage) {
 			s.rush(chore{
@@ -227,9 +227,10 @@ func dailyReport() Story {
 		Tables: `CREATE TABLE orders (id int PRIMARY KEY, customer int); INSERT INTO orders VALUES (1, 8472), (2, 8472);
 			CREATE TABLE report (customer int, day date, orders int, made_by text, UNIQUE (customer, day))`,
 		Result: `SELECT pg_catalog.format('customer %s on %s: %s orders, counted by %s', customer, day, orders, made_by) FROM report`,
-		Wrong:  `SELECT pg_catalog.format('the report says %s orders; there were 3 when it was last made', orders) FROM report WHERE orders <> 3`,
-		Right:  "one report of 3 orders",
-		Play:   playDailyReport,
+		Wrong: `SELECT pg_catalog.format('the report says %s orders; there were 3 when it was last made', orders) FROM report WHERE orders <> 3
+			UNION ALL SELECT 'there is no report' WHERE NOT EXISTS (SELECT FROM report)`,
+		Right: "one report of 3 orders",
+		Play:  playDailyReport,
 	})
 }
 

@@ -31,7 +31,7 @@ func phantomLock() Story {
 		Text: "P stands in line behind B, and its lease runs out there. Its client library doesn't look, waits until\n" +
 			"B is done, and tells P that the lock is its own. C holds it.",
 		Tables: workTables, Result: workResult,
-		Wrong:    intruded("P"),
+		Wrong:    intruded("P") + " UNION ALL " + lockedOut("B") + " UNION ALL " + lockedOut("C"),
 		Right:    "done by B and by C",
 		Controls: []Arm{ArmEtcd},
 		Codes:    []fencing.Code{fencing.CodeNotHolder, fencing.CodeStale},
@@ -82,7 +82,7 @@ func headerRevision() Story {
 		Text: "B has waited for the lock and takes the revision of the last answer for its token, as ETCD_LOCK_REV of\n" +
 			"etcdctl is. It is too high: C, next in line since long, has a lower one. So B's has to be refused, and B be told.",
 		Tables: workTables, Result: workResult, Tokens: []string{"done"},
-		Wrong:    lockedOut("C"),
+		Wrong:    lockedOut("B") + " UNION ALL " + lockedOut("C"),
 		Right:    "done by B, with the right number, and by C",
 		Controls: []Arm{ArmHomemade},
 		Codes:    []fencing.Code{fencing.CodeNotHolder},

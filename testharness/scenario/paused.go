@@ -20,7 +20,8 @@ func pausedHolder() Story {
 		Result: `SELECT pg_catalog.format('account %s: balance %s, last written by %s', id, balance, written_by) FROM account
 			UNION ALL SELECT pg_catalog.format('booking: %s by %s', amount, worker) FROM (SELECT * FROM booking ORDER BY nr) b`,
 		Wrong: `SELECT pg_catalog.format('the balance is %s, and the bookings make %s', balance, 100 + sum)
-			FROM account, (SELECT pg_catalog.sum(amount) FROM booking) b WHERE balance <> 100 + sum`,
+			FROM account, (SELECT pg_catalog.sum(amount) FROM booking) b WHERE balance <> 100 + sum
+			UNION ALL SELECT 'the holder B could not book' WHERE NOT EXISTS (SELECT FROM booking WHERE worker = 'B')`,
 		Controls: []Arm{ArmEtcd},
 		Codes:    tookOver,
 		Right:    "balance 150 and B's booking of 50; A's payment is still to be booked by the next holder",
@@ -78,8 +79,7 @@ const (
 	invoiceKey    = "invoice:8472"
 	invoiceTables = `CREATE TABLE invoice (nr int GENERATED ALWAYS AS IDENTITY, customer int, month text, written_by text)`
 	invoiceResult = `SELECT pg_catalog.format('invoice of customer %s for %s, written by %s', customer, month, written_by) FROM invoice ORDER BY nr`
-	invoiceWrong  = `SELECT pg_catalog.format('customer %s got %s invoices for %s', customer, count(*), month)
-		FROM invoice GROUP BY customer, month HAVING count(*) <> 1`
+	invoiceWrong  = `SELECT pg_catalog.format('customer 8472 got %s invoices for July', count(*)) FROM invoice HAVING count(*) <> 1`
 )
 
 func countInvoices() Act {

@@ -53,9 +53,10 @@ func pipelinedBatch() Story {
 		Case:  11,
 		Text: "A sends four statements at once. The first has to wait for a row that a clerk has locked, and the others are\n" +
 			"on their way. B takes over; then the clerk lets the row go. Nothing of the batch may be carried out.",
-		Tables:   orderTables + `; CREATE TABLE parcel (nr int GENERATED ALWAYS AS IDENTITY, packed_by text)`,
-		Result:   orderResult + ` UNION ALL SELECT pg_catalog.format('a parcel packed by %s', packed_by) FROM parcel`,
-		Wrong:    `SELECT pg_catalog.format('%s packed %s parcels too many', packed_by, count(*)) FROM parcel WHERE packed_by = 'A' GROUP BY packed_by`,
+		Tables: orderTables + `; CREATE TABLE parcel (nr int GENERATED ALWAYS AS IDENTITY, packed_by text)`,
+		Result: orderResult + ` UNION ALL SELECT pg_catalog.format('a parcel packed by %s', packed_by) FROM parcel`,
+		Wrong: `SELECT pg_catalog.format('%s packed %s parcels too many', packed_by, count(*)) FROM parcel WHERE packed_by = 'A' GROUP BY packed_by
+			UNION ALL SELECT 'the holder B could not pack' WHERE NOT EXISTS (SELECT FROM parcel WHERE packed_by = 'B')`,
 		Right:    "one parcel, packed by B",
 		Controls: []Arm{ArmEtcd},
 		Codes:    tookOver,

@@ -12,7 +12,8 @@ type Story struct {
 
 	// Tables makes the story's tables. Result is a query of one column that
 	// describes each row of the outcome; Wrong is one that returns a text for
-	// each thing that is wrong with it; Right says what is right.
+	// each thing that is wrong with it, that the holders themselves couldn't write
+	// too; Right says what is right.
 	Tables, Result, Wrong, Right string
 
 	Guard  map[string]string // key template of a guard by table, for fenced runs
