@@ -22,7 +22,7 @@ type Blocker struct {
 	Superuser   bool
 	XactStart   *time.Time
 	Age         time.Duration // of its transaction
-	Claim       bool          // another claim, which ends by itself
+	Claim       bool          // another claim, which ends by itself unless it is forsaken
 }
 
 func (b Blocker) String() string {
@@ -41,10 +41,19 @@ func (b Blocker) String() string {
 // its standby. Ending it would show everyone a commit that isn't replicated.
 const waitSyncRep = "SyncRep"
 
+// waitClientRead is the wait event of a backend that waits for its client.
+const waitClientRead = "ClientRead"
+
+// forsaken says whether b is a claim that is done but for its commit, for which
+// its proxy's last message (Sync) must come yet. It has no time-out there, and may
+// wait as long as the network loses things; its proxy tries once more if it is
+// ended.
+func (b Blocker) forsaken() bool { return b.Claim && b.WaitEvent == waitClientRead }
+
 // endable says whether b may be ended for a claim. A backend that we may not
 // see into might be waiting for its standby.
 func (b Blocker) endable() bool {
-	return b.PID != 0 && !b.Claim && b.BackendType == "client backend" && b.WaitEvent != waitSyncRep
+	return b.PID != 0 && (!b.Claim || b.forsaken()) && b.BackendType == "client backend" && b.WaitEvent != waitSyncRep
 }
 
 // A watch ends what blocks one claim. It belongs to one goroutine, and is read
@@ -157,9 +166,14 @@ func (w *watch) end(ctx context.Context, b Blocker) error {
 		SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
 		WHERE a.pid = $1 AND a.xact_start IS NOT DISTINCT FROM $2
 			AND a.backend_type = 'client backend' AND a.wait_event IS DISTINCT FROM $3
+			AND ($6 = '' OR a.wait_event = $6)
 			AND (SELECT NOT m.comparable OR m.token < $5 FROM fence.accepted($4) AS m)`
+	still := ""
+	if b.forsaken() {
+		still = waitClientRead
+	}
 	var done bool
-	err := w.pool.QueryRow(ctx, query, b.PID, b.XactStart, waitSyncRep, w.pair.Key, int64(w.pair.Token)).Scan(&done)
+	err := w.pool.QueryRow(ctx, query, b.PID, b.XactStart, waitSyncRep, w.pair.Key, int64(w.pair.Token), still).Scan(&done)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil // it has moved on

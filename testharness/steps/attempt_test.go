@@ -102,7 +102,7 @@ func (a *attempt) begin(op *history.Op) {
 	}
 	a.seq++
 	op.Worker, op.Seq, op.Opened, op.Invoke = a.name, a.seq, a.opened, history.Now()
-	a.play.ops = append(a.play.ops, op)
+	a.play.record(op)
 }
 
 // end records what came of an operation.
@@ -188,4 +188,16 @@ func (a *attempt) look() {
 	}
 	a.end(op, code, ok)
 	a.broken = a.broken || code != "" || !ok
+}
+
+// took is how long the attempt's claim was on its way.
+func (a *attempt) took() time.Duration {
+	a.play.mu.Lock()
+	defer a.play.mu.Unlock()
+	for _, op := range a.play.ops {
+		if op.Worker == a.name && op.Kind == history.KindClaim && op.Return != 0 {
+			return op.Return.Since(op.Invoke)
+		}
+	}
+	return 0
 }

@@ -94,9 +94,8 @@ func (a *attempt) tokens() flight {
 
 // row makes a row that a write is to leave behind: of each lock in turn.
 func (a *attempt) row(w *history.Op) (insert string) {
-	a.play.ids++
 	p := a.tag[len(w.Rows)%len(a.tag)]
-	r := history.Row{ID: a.play.ids, Key: p.Key, Token: p.Token}
+	r := history.Row{ID: a.play.nextID(), Key: p.Key, Token: p.Token}
 	w.Rows = append(w.Rows, r)
 	return fmt.Sprintf("WITH c AS (UPDATE counter SET n = n + 1 WHERE key = '%s' RETURNING n) INSERT INTO entry SELECT %d, '%s', %d, c.n FROM c",
 		r.Key, r.ID, r.Key, r.Token)

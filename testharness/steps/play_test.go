@@ -3,9 +3,12 @@ package steps_test
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -41,53 +44,45 @@ func (p plan) String() string {
 type play struct {
 	lane   *lane
 	plan   plan
-	ids    int64
+	ids    atomic.Int64
 	turns  int
 	keys   []string
 	places map[string]string
 	holds  map[string]fencing.Token
-	ops    []*history.Op
 	locks  []history.LockEvent
 	faults []history.Fault
 	names  [2][]string // of the steps of either try
 	hit    [2]bool
+	next   []*attempt // those who took over while a message was held up
+
+	mu  sync.Mutex
+	ops []*history.Op
 }
 
 // carry carries a plan out.
 func (l *lane) carry(plan plan) (*play, error) {
 	l.plays++
-	p := &play{lane: l, plan: plan, ids: l.plays * 1000, places: map[string]string{}, holds: map[string]fencing.Token{}}
+	p := &play{lane: l, plan: plan, places: map[string]string{}, holds: map[string]fencing.Token{}}
+	p.ids.Store(l.plays * 1000)
+	l.now = p
 	for i := range plan.form.keys {
 		p.keys = append(p.keys, fmt.Sprintf("%s-%d-%d", l.name, l.plays, i))
 	}
 	if _, err := l.admin.Exec(l.t.Context(), "INSERT INTO counter SELECT k, 0 FROM unnest($1::text[]) AS k", p.keys); err != nil {
 		return p, err
 	}
-	tag := p.take()
-	first := p.attempt("first", plan.form, tag)
-	if err := p.try(0, first, l.sides[0], plan.first, plan.firstK); err != nil {
-		return p, err
-	}
-	side := l.sides[0]
-	if plan.succeeds {
-		tag, side = p.take(), l.sides[1]
-	}
-	second := p.attempt("second", plan.form, tag)
-	if err := p.try(1, second, side, plan.second, plan.secondK); err != nil {
-		return p, err
-	}
-	if err := p.went(second); err != nil && !p.hit[1] {
-		return p, fmt.Errorf("nothing was broken any more, and the second try failed: %w", err)
+	stale, err := p.tries()
+	if err != nil {
+		return p, errors.Join(err, p.judge())
 	}
 	last := p.attempt("last", plain(), p.take()[:1])
-	last.run(l.sides[l.plays%2])
-	if err := p.went(last); err != nil {
+	if err := p.takesOver(last, l.sides[l.plays%2], last.simple(1)); err != nil {
 		return p, fmt.Errorf("the last holder: %w", err)
 	}
-	for _, stale := range []*attempt{first, second} {
-		stale.goOn()
+	for _, a := range stale {
+		a.goOn()
 	}
-	for _, a := range []*attempt{first, second, last} {
+	for _, a := range append(stale, last) {
 		a.close()
 	}
 	if err := l.quiet(); err != nil {
@@ -95,6 +90,69 @@ func (l *lane) carry(plan plan) (*play, error) {
 	}
 	return p, p.judge()
 }
+
+// tries has both tries made. It returns them, and those who took over meanwhile.
+func (p *play) tries() (made []*attempt, err error) {
+	tag := p.take()
+	first := p.attempt("first", p.plan.form, tag)
+	if err := p.try(0, first, p.lane.sides[0], p.plan.first, p.plan.firstK); err != nil {
+		return nil, err
+	}
+	side, lost := p.lane.sides[0], len(p.next) > 0
+	if p.plan.succeeds {
+		tag, side, lost = p.take(), p.lane.sides[1], false
+	}
+	second := p.attempt("second", p.plan.form, tag)
+	if err := p.try(1, second, side, p.plan.second, p.plan.secondK); err != nil {
+		return nil, err
+	}
+	switch err := p.went(second); {
+	case lost && err == nil:
+		return nil, fmt.Errorf("another one had taken over, and the second try went through")
+	case !lost && err != nil && !p.hit[1]:
+		return nil, fmt.Errorf("nothing was broken any more, and the second try failed: %w", err)
+	}
+	return append([]*attempt{first, second}, p.next...), nil
+}
+
+// succeed has the next holder take a lock, claim it by the other proxy, look, and
+// write, while a message of a side is held up. It writes by COPY, which waits for
+// nobody's counter.
+func (p *play) succeed(heldUp *side) error {
+	by := p.lane.sides[0]
+	if by == heldUp {
+		by = p.lane.sides[1]
+	}
+	key := p.keys[int(p.lane.plays)%len(p.keys)]
+	next := p.attempt(fmt.Sprintf("next %d", len(p.next)+1), plain(), []fencing.Pair{{Key: key, Token: p.hold(key)}})
+	p.next = append(p.next, next)
+	if err := p.takesOver(next, by, next.copies()); err != nil {
+		return fmt.Errorf("the next holder, while the message was held up: %w", err)
+	}
+	return nil
+}
+
+// takesOver has an attempt claim, look at what those before it left, and write.
+func (p *play) takesOver(a *attempt, by *side, write flight) error {
+	a.run(by)
+	if !a.broken {
+		a.look()
+	}
+	if !a.broken {
+		a.fly(write)
+	}
+	return p.went(a)
+}
+
+// record takes an operation in, of whichever attempt.
+func (p *play) record(op *history.Op) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ops = append(p.ops, op)
+}
+
+// nextID numbers a row.
+func (p *play) nextID() int64 { return p.ids.Add(1) }
 
 // take takes the play's locks for their next holder.
 func (p *play) take() (tag []fencing.Pair) {
@@ -108,9 +166,9 @@ func (p *play) attempt(name string, f form, tag []fencing.Pair) *attempt {
 	return &attempt{play: p, form: f, name: name, tag: tag}
 }
 
-// plain is how the last holder does it: it looks before it writes.
+// plain is how those claim who look before they write.
 func plain() form {
-	return form{"last", 1, false, false, func(a *attempt) []flight { return []flight{a.set()} }}
+	return form{"plain", 1, false, false, func(a *attempt) []flight { return []flight{a.set()} }}
 }
 
 // try has an attempt made, in which something is broken at a step. Only a tag
@@ -130,15 +188,11 @@ func (p *play) try(which int, a *attempt, s *side, at int, k kind) error {
 
 // went says why an attempt did not succeed.
 func (p *play) went(a *attempt) error {
-	if a.form.name == "last" && !a.broken {
-		a.look()
-		if !a.broken {
-			a.fly(a.simple(1))
-		}
-	}
 	if !a.broken {
 		return nil
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, op := range p.ops {
 		if op.Worker == a.name && op.Outcome != history.OutcomeOK {
 			return fmt.Errorf("%s", op)

@@ -65,6 +65,7 @@ type lane struct {
 	steps   *meter
 	sides   [2]*side
 	plays   int64
+	now     *play // the one that goes on
 }
 
 func (g *ground) newLane(t *testing.T, name string) *lane {

@@ -24,6 +24,7 @@ const evictAfter = 5 * time.Millisecond
 type meter struct {
 	mu     sync.Mutex
 	armed  bool
+	busy   bool     // what is broken is being broken, and nothing is counted
 	names  []string // of the steps so far
 	at     int      // where to break something, -1 nowhere
 	kind   kind
@@ -55,22 +56,26 @@ func (m *meter) disarm() (names []string, hit bool, err error) {
 // the message is passed on.
 func (m *meter) step(s *side, name string) {
 	m.mu.Lock()
-	if m.armed {
+	counts := m.armed && !m.busy
+	if counts {
 		m.names = append(m.names, name)
 	}
-	if !m.armed || len(m.names)-1 != m.at {
+	if !counts || len(m.names)-1 != m.at {
 		m.mu.Unlock()
 		return
 	}
 	struck := make(chan error, 1)
-	m.struck = struck
+	m.struck, m.busy = struck, true
 	k := m.kind
 	m.mu.Unlock()
 	f := history.Fault{Kind: k.String(), Target: name, Begin: history.Now()}
 	err := s.strike(k)
 	f.End = history.Now()
 	m.mu.Lock()
-	m.faults = append(m.faults, f)
+	m.busy = false
+	if k != heldUp { // or the next holder's claim could take its time, too
+		m.faults = append(m.faults, f)
+	}
 	m.mu.Unlock()
 	struck <- err
 }
@@ -84,11 +89,12 @@ const (
 	cutEtcd                 // and etcd
 	killProxy               // and all of them for good: a new proxy takes its place
 	endBackends             // sessions are ended in PostgreSQL
+	heldUp                  // the message waits while the next holder takes over by the other proxy
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"client cut off", "PostgreSQL cut off", "etcd cut off", "proxy killed", "sessions ended in PostgreSQL"}[k]
+	return [...]string{"client cut off", "PostgreSQL cut off", "etcd cut off", "proxy killed", "sessions ended in PostgreSQL", "held up"}[k]
 }
 
 // A side is a proxy and the links around it.
@@ -193,6 +199,8 @@ func (s *side) strike(k kind) error {
 	switch k {
 	case endBackends:
 		return s.lane.endSessions()
+	case heldUp:
+		return s.lane.now.succeed(s)
 	case killProxy:
 		for _, link := range all {
 			link.Set(fault.Cut)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -33,7 +34,9 @@ const enough = 10
 
 // A tally counts what was tried.
 type tally struct {
-	plays, failed, unreached, firsts, seconds atomic.Int64
+	plays, failed, unreached, seconds atomic.Int64
+	firsts                            [kinds]atomic.Int64 // what was broken first, by kind
+	slowest                           atomic.Int64        // claim of a next holder while a message was held up, in nanoseconds
 
 	steps map[string][2][]string // by form: of the first and the second try
 	all   bool                   // pairs are of all steps
@@ -72,8 +75,17 @@ func testSteps(t *testing.T) {
 		t.Logf("%-20s %3d steps, and %3d of a second try; %2d and %2d turns", f,
 			len(steps[0]), len(steps[1]), len(count.turns(steps[0])), len(count.turns(steps[1])))
 	}
-	t.Logf("%d plays: something broken at %d steps, and at %d of a second try; %d were over before their step",
-		count.plays.Load(), count.firsts.Load(), count.seconds.Load(), count.unreached.Load())
+	count.sum(t)
+}
+
+// sum says what was tried and found.
+func (c *tally) sum(t *testing.T) {
+	t.Helper()
+	for k := range kinds {
+		t.Logf("%-28s first in %5d plays", k, c.firsts[k].Load())
+	}
+	t.Logf("%d plays, of which %d with a second fault; %d were over before their step; the slowest claim past a message that was held up took %v; %d violations",
+		c.plays.Load(), c.seconds.Load(), c.unreached.Load(), time.Duration(c.slowest.Load()).Round(time.Millisecond), c.failed.Load())
 }
 
 // measure counts the steps of every form, with nothing broken.
@@ -96,8 +108,8 @@ func (c *tally) measure(t *testing.T, l *lane) {
 func (c *tally) singles(stride int) (plans []plan) {
 	n := 0
 	for _, f := range forms() {
-		for at := range c.steps[f.name][0] {
-			for k := range kinds {
+		for k := range kinds {
+			for at := range c.steps[f.name][0] {
 				for _, succeeds := range []bool{false, true} {
 					if n++; n%stride == 0 {
 						plans = append(plans, plan{form: f, first: at, firstK: k, second: -1, succeeds: succeeds})
@@ -129,7 +141,10 @@ func (c *tally) pairs(stride int) (plans []plan) {
 		for _, at := range c.turns(c.steps[f.name][0]) {
 			for _, again := range c.turns(c.steps[f.name][1]) {
 				if n++; n%stride == 0 {
-					plans = append(plans, plan{form: f, first: at, firstK: kind(n) % kinds, second: again, secondK: kind(n/int(kinds)) % kinds, succeeds: n/int(kinds*kinds)%2 == 0})
+					first := kind(n) % kinds
+					plans = append(plans, plan{form: f, first: at, firstK: first, second: again, secondK: kind(n/int(kinds)) % kinds,
+						// Who has lost the lock doesn't get to all of its steps.
+						succeeds: first == heldUp || n/int(kinds*kinds)%2 == 0})
 				}
 			}
 		}
@@ -145,7 +160,12 @@ func (c *tally) play(t *testing.T, l *lane, plan plan) {
 	}
 	c.plays.Add(1)
 	if p.hit[0] {
-		c.firsts.Add(1)
+		c.firsts[plan.firstK].Add(1)
+	}
+	for _, next := range p.next {
+		for took, slowest := int64(next.took()), c.slowest.Load(); took > slowest && !c.slowest.CompareAndSwap(slowest, took); {
+			slowest = c.slowest.Load()
+		}
 	}
 	if p.hit[1] {
 		c.seconds.Add(1)
