@@ -164,6 +164,9 @@ func (r *run) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.options.Straight {
+		tables.Marks = nil // nobody fences, so that none is a mark that was lost
+	}
 	r.record.Add(history.Record{Tables: &tables})
 	return nil
 }

@@ -119,9 +119,19 @@ func TestLoad(t *testing.T) {
 }
 
 func TestRead_Damaged(t *testing.T) {
-	_, err := history.Read(strings.NewReader("{\"op\":{\"kind\":\"nonsense\"}}\n"))
-	if err == nil || !strings.Contains(err.Error(), "line 1") || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("got %v, want an error that names line and word", err)
+	for name, c := range map[string]struct{ line, word string }{
+		"a kind that there isn't":    {`{"op":{"kind":"nonsense"}}`, "nonsense"},
+		"a field that there isn't":   {`{"op":{"kind":"claim","outcom":"ok"}}`, "outcom"},
+		"a record that there isn't":  {`{"operation":{"kind":"claim"}}`, "operation"},
+		"a record that says nothing": {`{}`, "{}"},
+		"something that isn't JSON":  {`claim`, "invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := history.Read(strings.NewReader(`{"op":{"kind":"claim"}}` + "\n" + c.line + "\n"))
+			if err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), c.word) {
+				t.Errorf("got %v, want an error that names line and %s", err, c.word)
+			}
+		})
 	}
 }
 

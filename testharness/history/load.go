@@ -17,10 +17,12 @@ import (
 
 // Tables are what stands in the database at the end.
 type Tables struct {
-	Counters map[string]int64         `json:"counters"`
-	Rows     []Row                    `json:"rows"`
-	Balances map[string]int64         `json:"balances"`
-	Marks    map[string]fencing.Token `json:"marks"`
+	Counters map[string]int64 `json:"counters"`
+	Rows     []Row            `json:"rows"`
+	Balances map[string]int64 `json:"balances"`
+	// Marks are nil where nobody looked, or nobody fenced; without any they are
+	// empty.
+	Marks map[string]fencing.Token `json:"marks"`
 	// Opening is what each account was opened with.
 	Opening int64 `json:"opening"`
 }
@@ -101,20 +103,26 @@ func (m *merge) read(from io.Reader) error {
 			return err
 		}
 		var r Record
-		if err := json.Unmarshal(bytes.TrimSpace(line), &r); err != nil {
+		// What is misspelt would count as never said, and nothing be held against it.
+		decoder := json.NewDecoder(bytes.NewReader(line))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&r); err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
-		m.take(r)
+		if !m.take(r) {
+			return fmt.Errorf("line %d says nothing that is known: %.100s", number, bytes.TrimSpace(line))
+		}
 	}
 }
 
-func (m *merge) take(r Record) {
+// take takes a record in. It returns false for one without any of its fields.
+func (m *merge) take(r Record) bool {
 	switch {
 	case r.Op != nil:
 		n := name{r.Op.Worker, r.Op.Seq}
 		if at, ok := m.at[n]; ok {
 			m.history.Ops[at] = *r.Op
-			return
+			return true
 		}
 		m.at[n] = len(m.history.Ops)
 		m.history.Ops = append(m.history.Ops, *r.Op)
@@ -128,7 +136,10 @@ func (m *merge) take(r Record) {
 		m.history.Marks = append(m.history.Marks, *r.Marks)
 	case r.Tables != nil:
 		m.history.Tables = *r.Tables
+	default:
+		return false
 	}
+	return true
 }
 
 func (m *merge) finish() *History {

@@ -29,6 +29,10 @@ const (
 	defaultLanes   = 2
 )
 
+// mostOver says of how many plays one may be over before its step: how many steps
+// there are differs a little from play to play.
+const mostOver = 5
+
 // enough is after how many plays that fail no more are tried.
 const enough = 10
 
@@ -70,6 +74,9 @@ func testSteps(t *testing.T) {
 		})
 	}
 	done.Wait()
+	if over, plays := count.unreached.Load(), count.plays.Load(); plays == 0 || over*mostOver > plays {
+		t.Errorf("in %d of %d plays nothing was broken, or not both times, want 1 of %d at most", over, plays, mostOver)
+	}
 	for _, f := range slices.Sorted(maps.Keys(count.steps)) {
 		steps := count.steps[f]
 		t.Logf("%-20s %3d steps, and %3d of a second try; %2d and %2d turns", f,
@@ -99,6 +106,13 @@ func (c *tally) measure(t *testing.T, l *lane) {
 				t.Fatal(p.story(err))
 			}
 			c.steps[f.name] = p.names
+		}
+		for try, names := range c.steps[f.name] {
+			for _, link := range []string{"client", "PostgreSQL", "etcd"} {
+				if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, link+" ") }) {
+					t.Errorf("%s, try %d: no step is counted on the link to %s", f.name, try+1, link)
+				}
+			}
 		}
 	}
 }

@@ -92,10 +92,13 @@ func carryOut(ctx context.Context, o chaos.Options, out io.Writer) (err error) {
 		return fmt.Errorf("seed %d, history in %s: %w", o.Seed, o.Dir, err)
 	}
 	result.Print(out)
-	if o.Straight {
+	switch unjudged := result.Report.Unjudged(); {
+	case o.Straight:
 		err = unharmed(result.Report)
-	} else if !result.Report.OK() {
+	case !result.Report.OK():
 		err = fmt.Errorf("%w: seed %d, history in %s", errBroken, o.Seed, o.Dir)
+	case len(unjudged) > 0:
+		err = fmt.Errorf("nothing happened that %v could be judged by: the run proves nothing", unjudged)
 	}
 	if err == nil && !keep {
 		return os.RemoveAll(filepath.Clean(o.Dir))

@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -12,10 +13,12 @@ import (
 func TestCheck_Good(t *testing.T) {
 	s := takeover()
 	transfer(s, 20, 21)
-	for _, v := range right(t, s).Verdicts {
-		if v.Judged == 0 {
-			t.Errorf("%s judged nothing", v.Invariant)
-		}
+	if got := right(t, s).Unjudged(); len(got) > 0 {
+		t.Errorf("nothing was judged of %v", got)
+	}
+	s.Tables.Marks = nil
+	if got, want := check.Check(&s.History, check.NewLimits()).Unjudged(), []check.Invariant{check.Durable}; !slices.Equal(got, want) {
+		t.Errorf("without marks: got %v unjudged, want %v", got, want)
 	}
 }
 
@@ -156,6 +159,21 @@ func TestCheck_Issued(t *testing.T) {
 		s.Tables.Marks[key] = 99
 		broken(t, s, check.Issued)
 	})
+	t.Run("a mark meanwhile", func(t *testing.T) {
+		s := takeover()
+		s.Marks = []history.MarksSeen{{Asked: s.tick(), Marks: map[string]fencing.Token{key: 20}}}
+		right(t, s)
+		s.Marks[0].Marks[key] = 99
+		broken(t, s, check.Issued)
+	})
+	t.Run("a row under a number whose claim had no answer", func(t *testing.T) {
+		s := takeover()
+		s.claim(99).Outcome = history.OutcomeUnknown
+		s.Tables.Marks[key] = 20
+		s.write(99)
+		broken(t, s, check.Issued, "write order:1 token 99: row 5 → ok", "row 5 of order:1, token 99")
+		broken(t, s, check.Linear, "write order:1 token 99: row 5 → ok")
+	})
 }
 
 func TestCheck_Exact(t *testing.T) {
@@ -189,6 +207,18 @@ func TestCheck_Exact(t *testing.T) {
 		s.write(20)
 		broken(t, s, check.Exact, "row 4 → ok", "row 4 of order:1, token 20, number 3", "row 5 → ok", "row 5 of order:1, token 20, number 3")
 	})
+	t.Run("a row is there twice", func(t *testing.T) {
+		s := takeover()
+		op := s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 20), Rows: []history.Row{s.row(key, 20, 0)}})
+		s.Tables.Rows = append(s.Tables.Rows, op.Rows[0], op.Rows[0])
+		broken(t, s, check.Exact, "write order:1 token 20: row 5 → ok", "row 5 of order:1, token 20")
+	})
+	t.Run("a number is left out", func(t *testing.T) {
+		s := takeover()
+		s.Tables.Rows[2].N++
+		s.Ops[len(s.Ops)-2].Rows[0].N = 0 // the worker wasn't told which it was
+		broken(t, s, check.Exact, "write order:1 token 20: row 4 → ok", "row 4 of order:1, token 20, number 4")
+	})
 	t.Run("nobody's row", func(t *testing.T) {
 		s := takeover()
 		s.Tables.Rows = append(s.Tables.Rows, history.Row{ID: 77, Key: key, Token: 20})
@@ -199,95 +229,6 @@ func TestCheck_Exact(t *testing.T) {
 		s.write(20).Outcome = history.OutcomeUnknown
 		s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 20), Rows: []history.Row{s.row(key, 20, 0)}}).Outcome = history.OutcomeUnknown
 		right(t, s)
-	})
-}
-
-func TestCheck_Progress(t *testing.T) {
-	held := func() *story {
-		s := newStory()
-		s.holds(key, 10)
-		s.tick()
-		return s
-	}
-	t.Run("refused", func(t *testing.T) {
-		s := held()
-		op := s.claim(10)
-		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeClaimTimeout
-		s.Tables.Marks = nil
-		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → refused LF008")
-	})
-	t.Run("ended for its former tag", func(t *testing.T) {
-		s := held()
-		op := s.claim(10)
-		op.Outcome, op.Code, op.Retag = history.OutcomeRefused, fencing.CodeEvicted, true
-		right(t, s)
-		op.Outcome, op.Code = history.OutcomeUnknown, "" // and closed before it was asked
-		right(t, s)
-		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeEvicted
-		op.Retag = false
-		broken(t, s, check.Progress, "claim order:1 token 10 → refused LF005")
-	})
-	t.Run("told of a higher token", func(t *testing.T) {
-		for _, code := range []fencing.Code{fencing.CodeStale, fencing.CodeEvicted} {
-			s := held()
-			s.claim(10)
-			op := s.refused(history.KindWrite, 10)
-			op.Code = code
-			broken(t, s, check.Progress, "write order:1 token 10: row 1 → refused "+string(code))
-			s.claim(20).Invoke = op.Return - 1 // whatever comes of it
-			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) > 0 {
-				t.Errorf("%s: got %s, want nothing", code, got.Violations[0])
-			}
-		}
-	})
-	t.Run("not answered", func(t *testing.T) {
-		s := held()
-		s.claim(10)
-		op := s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 10), Rows: []history.Row{s.row(key, 10, 0)}})
-		op.Outcome = history.OutcomeUnknown
-		right(t, s) // nobody knows since when the connection was broken
-		op.Opened = op.Invoke - 1
-		broken(t, s, check.Progress, "etcd: token 10", "write order:1 token 10: row 1 → unknown")
-		op.Retag = true
-		right(t, s)
-	})
-	t.Run("slow", func(t *testing.T) {
-		s := held()
-		s.claim(10).Return += 60e9
-		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → ok")
-	})
-	t.Run("while something was broken", func(t *testing.T) {
-		s := held()
-		op := s.claim(10)
-		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeUnverified
-		s.Tables.Marks = nil
-		s.Faults = []history.Fault{{Kind: "kill", Target: "etcd-1", Begin: 1, End: op.Invoke - 1e9}}
-		right(t, s)
-		s.Faults[0].Worker = true // somebody else's
-		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10")
-	})
-	t.Run("over a connection that was broken before", func(t *testing.T) {
-		s := held()
-		fault := history.Fault{Kind: "cut", Target: "proxy-1", Begin: s.tick()}
-		fault.End = s.tick()
-		s.Faults = []history.Fault{fault}
-		s.clock += 60e9
-		op := s.claim(10)
-		op.Outcome, op.Opened = history.OutcomeUnknown, 1
-		right(t, s)
-		op.Opened = fault.End + 30e9
-		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10 → unknown")
-	})
-	t.Run("the lock went away meanwhile", func(t *testing.T) {
-		s := held()
-		op := s.claim(10)
-		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeNotHolder
-		s.holds(key, 20)
-		op.Return = s.tick()
-		s.claim(20)
-		if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) > 0 {
-			t.Errorf("got %s, want nothing", got.Violations[0])
-		}
 	})
 }
 
@@ -360,6 +301,7 @@ func TestCheck_Linear(t *testing.T) {
 	})
 	t.Run("a claim without an answer is none of what is wrong later", func(t *testing.T) {
 		s := takeover()
+		s.holds(key, 30)
 		s.claim(30).Outcome = history.OutcomeUnknown
 		s.refused(history.KindWrite, 20)
 		s.claim(40)

@@ -12,6 +12,10 @@ func TestCheck_Durable(t *testing.T) {
 	s := takeover()
 	s.Tables.Marks[key] = 10
 	broken(t, s, check.Durable, "claim order:1 token 20 → ok")
+	s.Tables.Marks = map[string]fencing.Token{} // all of them
+	broken(t, s, check.Durable, "claim order:1 token 10 → ok")
+	s.Tables.Marks = nil // nobody looked
+	right(t, s)
 }
 
 // A mark that was lost in between and is there again at the end.

@@ -28,6 +28,9 @@ func (f *facts) exact() Verdict {
 		}
 		f.exactOp(op, wrong)
 	}
+	for _, r := range f.twice {
+		wrong(r.Key, "a row is there twice", f.rowAndWriter(r)...)
+	}
 	for _, key := range f.keys {
 		for _, r := range f.rows[key] {
 			if f.writer[r.ID] == nil {
@@ -64,7 +67,7 @@ func (f *facts) exactOp(op *history.Op, wrong func(key, text string, piece ...fm
 
 // exactNumbers looks whether a key's rows are numbered from 1 to its counter.
 func (f *facts) exactNumbers(key string, wrong func(key, text string, piece ...fmt.Stringer)) {
-	byNumber := map[int64]history.Row{}
+	byNumber, counter := map[int64]history.Row{}, f.Tables.Counters[key]
 	for _, r := range f.rows[key] {
 		if r.N == 0 {
 			continue
@@ -73,8 +76,11 @@ func (f *facts) exactNumbers(key string, wrong func(key, text string, piece ...f
 			wrong(key, fmt.Sprintf("two rows have number %d: an update was lost", r.N), append(f.rowAndWriter(other), f.rowAndWriter(r)...)...)
 		}
 		byNumber[r.N] = r
+		if r.N > counter {
+			wrong(key, fmt.Sprintf("a row has number %d, and the counter is %d", r.N, counter), f.rowAndWriter(r)...)
+		}
 	}
-	if got, want := int64(len(byNumber)), f.Tables.Counters[key]; got != want {
-		wrong(key, fmt.Sprintf("the counter is %d, and %d rows are numbered", want, got))
+	if got := int64(len(byNumber)); got != counter {
+		wrong(key, fmt.Sprintf("the counter is %d, and %d rows are numbered", counter, got))
 	}
 }

@@ -14,11 +14,13 @@ type facts struct {
 	keys    []string
 	rows    map[string][]history.Row        // by key, as they stand at the end, in the order of their ids
 	there   map[int64]history.Row           // the same, by id
+	twice   []history.Row                   // those whose id another one has
 	writer  map[int64]*history.Op           // who wrote, or meant to write, a row
 	claims  map[string][]*history.Op        // by key, in the order of Invoke
 	mine    map[string][]*history.Op        // the operations of a worker, in its own order
-	highest map[string][]fencing.Token      // by key, the highest token of the first i of those claims
+	highest map[string][]fencing.Token      // by key, the highest token of the first i of those claims that was ever a holder's
 	holding map[fencing.Pair]history.Tenure // who was a holder, and when
+	end     history.Moment                  // when the last operation began or was answered
 	first   map[fencing.Pair]history.Moment // when a pair was claimed first, whatever came of it
 }
 
@@ -32,12 +34,16 @@ func learn(h *history.History) *facts {
 	known := map[string]bool{}
 	for _, r := range h.Tables.Rows {
 		f.rows[r.Key] = append(f.rows[r.Key], r)
+		if _, ok := f.there[r.ID]; ok {
+			f.twice = append(f.twice, r)
+		}
 		f.there[r.ID] = r
 		known[r.Key] = true
 	}
 	for i := range h.Ops {
 		op := &h.Ops[i]
 		f.mine[op.Worker] = append(f.mine[op.Worker], op)
+		f.end = max(f.end, op.Invoke, op.Return)
 		for _, p := range op.Tag {
 			known[p.Key] = true
 			if op.Kind == history.KindClaim {
@@ -58,7 +64,11 @@ func learn(h *history.History) *facts {
 	for _, key := range f.keys {
 		highest := []fencing.Token{0}
 		for i, op := range f.claims[key] {
-			highest = append(highest, max(highest[i], op.Token(key)))
+			token := op.Token(key)
+			if !f.held(key, token) {
+				token = 0 // it can't have been accepted
+			}
+			highest = append(highest, max(highest[i], token))
 		}
 		f.highest[key] = highest
 	}
@@ -69,6 +79,12 @@ func learn(h *history.History) *facts {
 		slices.SortFunc(ops, func(a, b *history.Op) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 	return f
+}
+
+// held reports whether a token ever was a lock's holder's.
+func (f *facts) held(key string, token fencing.Token) bool {
+	_, ok := f.holding[fencing.Pair{Key: key, Token: token}]
+	return ok
 }
 
 // committed reports whether a write is in the tables, whatever its worker was

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -10,10 +11,11 @@ import (
 
 // durable looks whether each mark, at the end and whenever the marks were looked
 // at, is at least as high as every claim that had been acknowledged by then.
-// Where there are no marks at the end there was no fencing, and nothing to judge.
+// Where nobody looked at the marks at the end (nil, which an empty map is not)
+// there was no fencing, and nothing to judge.
 func (f *facts) durable() Verdict {
 	v := Verdict{Invariant: Durable}
-	if len(f.Tables.Marks) == 0 {
+	if f.Tables.Marks == nil {
 		return v
 	}
 	for _, key := range f.keys {
@@ -69,8 +71,9 @@ func (f *facts) durableThen(key string, v *Verdict) {
 }
 
 // issued looks whether every token that was accepted had been its lock's
-// holder's by etcd's own history, and at a moment when it was claimed. That the
-// token was a holder's at all needs no clock. When it was is known by bounds of
+// holder's by etcd's own history, and at a moment when it was claimed; and whether
+// every mark, whenever the marks were looked at, and the token of every row is a
+// holder's. That a token was a holder's at all needs no clock. When it was is known by bounds of
 // the one clock; what lies between them is not held against anybody.
 func (f *facts) issued() Verdict {
 	v := Verdict{Invariant: Issued}
@@ -84,15 +87,45 @@ func (f *facts) issued() Verdict {
 				v.Violations = append(v.Violations, *found)
 			}
 		}
-		if mark := f.Tables.Marks[key]; mark != 0 {
-			v.Judged++
-			if _, ok := f.holding[fencing.Pair{Key: key, Token: mark}]; !ok {
-				v.Violations = append(v.Violations, Violation{Invariant: Issued, Key: key,
-					Text: fmt.Sprintf("the mark at the end, %d, never was a holder's token", mark)})
-			}
-		}
+		f.issuedMarks(key, &v)
+		f.issuedRows(key, &v)
 	}
 	return v
+}
+
+func (f *facts) issuedMarks(key string, v *Verdict) {
+	for _, marks := range append(slices.Clone(f.Marks), history.MarksSeen{Asked: history.Never, Marks: f.Tables.Marks}) {
+		mark := marks.Marks[key]
+		if mark == 0 {
+			continue
+		}
+		v.Judged++
+		if f.held(key, mark) {
+			continue
+		}
+		when := "at the end"
+		if marks.Asked != history.Never {
+			when = fmt.Sprintf("at %.6f", seconds(marks.Asked))
+		}
+		v.Violations = append(v.Violations, Violation{Invariant: Issued, Key: key,
+			Text: fmt.Sprintf("the mark %s, %d, never was a holder's token", when, mark)})
+	}
+}
+
+// issuedRows says of each token that was no holder's the first row that has it.
+func (f *facts) issuedRows(key string, v *Verdict) {
+	known := map[fencing.Token]bool{}
+	for _, r := range f.rows[key] {
+		v.Judged++
+		if known[r.Token] {
+			continue
+		}
+		known[r.Token] = true
+		if !f.held(key, r.Token) {
+			v.Violations = append(v.Violations, Violation{Invariant: Issued, Key: key, Piece: f.rowAndWriter(r),
+				Text: fmt.Sprintf("a write of token %d is there, which never was a holder's", r.Token)})
+		}
+	}
 }
 
 // accepted returns what is wrong with an acknowledged claim.

@@ -156,9 +156,8 @@ func (f *facts) maybe(op *history.Op, key string, token fencing.Token) bool {
 		return false
 	}
 	if op.Outcome == history.OutcomeUnknown {
-		return true
+		return f.held(key, token)
 	}
 	stale := op.Code == fencing.CodeStale && len(op.Tag) == 1
-	_, held := f.holding[fencing.Pair{Key: key, Token: token}]
-	return op.Code != "" && !stale && held
+	return op.Code != "" && !stale && f.held(key, token)
 }

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -11,16 +12,22 @@ import (
 
 // progress looks whether claims of rightful holders were answered yes, and in
 // time: of those who held all locks that they named from before the claim to
-// after its answer, while nothing that they needed was broken or had been
-// shortly before. What else they asked then must have been answered, whatever
-// the answer was. And nobody is ever told of a higher token that nobody had
+// after its answer, or to when it was due, while nothing that they needed was
+// broken or had been shortly before. What else they asked then must have been
+// answered, and not with a refusal of ours in a session whose claim was
+// acknowledged. And nobody is ever told of a higher token that no holder had
 // claimed.
 func (f *facts) progress(limits Limits) Verdict {
 	v := Verdict{Invariant: Progress}
 	for i := range f.Ops {
 		op := &f.Ops[i]
 		f.overtaken(op, &v)
-		if op.Return == 0 || op.Lie || op.Kind == history.KindAcquire || op.Kind == history.KindRelease || !f.rightful(op) || f.disturbed(op, limits.Recovery) {
+		until, late := op.Return, false
+		if due := op.Invoke.Add(limits.Claim); op.Kind == history.KindClaim && (until == 0 || until > due) {
+			until, late = due, true
+		}
+		if until == 0 || until > f.end || op.Lie || op.Kind == history.KindAcquire || op.Kind == history.KindRelease ||
+			!f.rightful(op, until) || f.disturbed(op, until, limits.Recovery) {
 			continue
 		}
 		if op.Kind != history.KindClaim {
@@ -33,12 +40,11 @@ func (f *facts) progress(limits Limits) Verdict {
 			continue // nobody was asked, or the session was ended for what it presented before
 		}
 		v.Judged++
-		took := op.Return.Since(op.Invoke)
 		switch {
+		case late:
+			v.Violations = append(v.Violations, f.hindered(op, fmt.Sprintf("a rightful holder's claim was not answered within %v", limits.Claim)))
 		case op.Outcome != history.OutcomeOK:
 			v.Violations = append(v.Violations, f.hindered(op, "a rightful holder's claim was not accepted"))
-		case took > limits.Claim:
-			v.Violations = append(v.Violations, f.hindered(op, fmt.Sprintf("a rightful holder's claim took %v", took.Round(time.Millisecond))))
 		}
 	}
 	return v
@@ -51,8 +57,11 @@ func (f *facts) answered(op *history.Op, v *Verdict) {
 		return
 	}
 	v.Judged++
-	if op.Outcome == history.OutcomeUnknown {
+	switch {
+	case op.Outcome == history.OutcomeUnknown:
 		v.Violations = append(v.Violations, f.hindered(op, "a rightful holder was not answered"))
+	case op.Claimed && strings.HasPrefix(string(op.Code), "LF"):
+		v.Violations = append(v.Violations, f.hindered(op, "a rightful holder was refused, whose claim had been acknowledged"))
 	}
 }
 
@@ -84,11 +93,11 @@ func (f *facts) hindered(op *history.Op, text string) Violation {
 	return v
 }
 
-// rightful reports whether a claim's locks were all held, for certain, from its
-// beginning to its end.
-func (f *facts) rightful(op *history.Op) bool {
+// rightful reports whether an operation's locks were all held, for certain, from
+// its beginning on.
+func (f *facts) rightful(op *history.Op, until history.Moment) bool {
 	for _, p := range op.Tag {
-		if t, ok := f.holding[p]; !ok || t.From.Hi > op.Invoke || t.To.Lo < op.Return {
+		if t, ok := f.holding[p]; !ok || t.From.Hi > op.Invoke || t.To.Lo < until {
 			return false
 		}
 	}
@@ -97,7 +106,7 @@ func (f *facts) rightful(op *history.Op) bool {
 
 // disturbed reports whether a fault was at work that the operation may have
 // felt. A connection may be broken since long before it is used.
-func (f *facts) disturbed(op *history.Op, recovery time.Duration) bool {
+func (f *facts) disturbed(op *history.Op, until history.Moment, recovery time.Duration) bool {
 	from := op.Invoke
 	if op.Outcome == history.OutcomeUnknown && op.Opened != 0 {
 		from = op.Opened
@@ -107,7 +116,7 @@ func (f *facts) disturbed(op *history.Op, recovery time.Duration) bool {
 		if fault.Worker && fault.Target != op.Worker {
 			continue
 		}
-		if fault.Begin <= op.Return && fault.End.Add(recovery) >= from {
+		if fault.Begin <= until && fault.End.Add(recovery) >= from {
 			return true
 		}
 	}

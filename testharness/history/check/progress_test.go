@@ -1,0 +1,129 @@
+package check_test
+
+import (
+	"testing"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
+	"github.com/fenceproxy/fenceproxy/testharness/history/check"
+)
+
+func TestCheck_Progress(t *testing.T) {
+	held := func() *story {
+		s := newStory()
+		s.holds(key, 10)
+		s.tick()
+		return s
+	}
+	t.Run("refused", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeClaimTimeout
+		s.Tables.Marks = nil
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → refused LF008")
+	})
+	t.Run("ended for its former tag", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code, op.Retag = history.OutcomeRefused, fencing.CodeEvicted, true
+		right(t, s)
+		op.Outcome, op.Code = history.OutcomeUnknown, "" // and closed before it was asked
+		right(t, s)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeEvicted
+		op.Retag = false
+		broken(t, s, check.Progress, "claim order:1 token 10 → refused LF005")
+	})
+	t.Run("told of a higher token", func(t *testing.T) {
+		for _, code := range []fencing.Code{fencing.CodeStale, fencing.CodeEvicted} {
+			s := held()
+			s.claim(10)
+			op := s.refused(history.KindWrite, 10)
+			op.Code = code
+			broken(t, s, check.Progress, "write order:1 token 10: row 1 → refused "+string(code))
+			s.claim(20).Invoke = op.Return - 1
+			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) == 0 {
+				t.Errorf("%s: a number that never was a holder's excused it", code)
+			}
+			s.holds(key, 20) // whatever came of it
+			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) > 0 {
+				t.Errorf("%s: got %s, want nothing", code, got.Violations[0])
+			}
+		}
+	})
+	t.Run("not answered", func(t *testing.T) {
+		s := held()
+		s.claim(10)
+		op := s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 10), Rows: []history.Row{s.row(key, 10, 0)}})
+		op.Outcome = history.OutcomeUnknown
+		right(t, s) // nobody knows since when the connection was broken
+		op.Opened = op.Invoke - 1
+		broken(t, s, check.Progress, "etcd: token 10", "write order:1 token 10: row 1 → unknown")
+		op.Retag = true
+		right(t, s)
+	})
+	t.Run("slow", func(t *testing.T) {
+		s := held()
+		s.claim(10).Return += 60e9
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → ok")
+	})
+	t.Run("given up, and something was broken only when it was late", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Opened, op.Outcome, op.Return = op.Invoke-1, history.OutcomeUnknown, op.Invoke+60e9
+		s.Faults = []history.Fault{{Kind: "kill", Target: "proxy-1", Begin: op.Invoke + 50e9, End: op.Return}}
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → unknown")
+		s.Faults[0].Begin = op.Invoke + 1e9
+		right(t, s)
+	})
+	t.Run("nobody waits for it any more", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Return = history.OutcomeUnknown, 0
+		right(t, s) // the run was over before it was late
+		s.clock += 60e9
+		s.read(10)
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → unknown")
+	})
+	t.Run("refused what its claim allows", func(t *testing.T) {
+		s := held()
+		s.claim(10)
+		op := s.refused(history.KindWrite, 10)
+		op.Code, op.Opened = fencing.CodeNotFenceable, op.Invoke-1
+		right(t, s)
+		op.Claimed = true
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "write order:1 token 10: row 1 → refused LF007")
+	})
+	t.Run("while something was broken", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeUnverified
+		s.Tables.Marks = nil
+		s.Faults = []history.Fault{{Kind: "kill", Target: "etcd-1", Begin: 1, End: op.Invoke - 1e9}}
+		right(t, s)
+		s.Faults[0].Worker = true // somebody else's
+		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10")
+	})
+	t.Run("over a connection that was broken before", func(t *testing.T) {
+		s := held()
+		fault := history.Fault{Kind: "cut", Target: "proxy-1", Begin: s.tick()}
+		fault.End = s.tick()
+		s.Faults = []history.Fault{fault}
+		s.clock += 60e9
+		op := s.claim(10)
+		op.Outcome, op.Opened = history.OutcomeUnknown, 1
+		right(t, s)
+		op.Opened = fault.End + 30e9
+		broken(t, s, check.Progress, "etcd: token 10", "claim order:1 token 10 → unknown")
+	})
+	t.Run("the lock went away meanwhile", func(t *testing.T) {
+		s := held()
+		op := s.claim(10)
+		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeNotHolder
+		s.holds(key, 20)
+		op.Return = s.tick()
+		s.claim(20)
+		if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) > 0 {
+			t.Errorf("got %s, want nothing", got.Violations[0])
+		}
+	})
+}
