@@ -107,11 +107,10 @@ func (c *tally) measure(t *testing.T, l *lane) {
 			}
 			c.steps[f.name] = p.names
 		}
-		for try, names := range c.steps[f.name] {
-			for _, link := range []string{"client", "PostgreSQL", "etcd"} {
-				if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, link+" ") }) {
-					t.Errorf("%s, try %d: no step is counted on the link to %s", f.name, try+1, link)
-				}
+		// The second try is of a token that is known: etcd isn't asked.
+		for _, link := range []string{"client", "PostgreSQL", "etcd"} {
+			if !slices.ContainsFunc(c.steps[f.name][0], func(name string) bool { return strings.HasPrefix(name, link+" ") }) {
+				t.Errorf("%s: no step is counted on the link to %s", f.name, link)
 			}
 		}
 	}
