@@ -123,7 +123,7 @@ func TestRead_Damaged(t *testing.T) {
 		"a kind that there isn't":    {`{"op":{"kind":"nonsense"}}`, "nonsense"},
 		"a field that there isn't":   {`{"op":{"kind":"claim","outcom":"ok"}}`, "outcom"},
 		"a record that there isn't":  {`{"operation":{"kind":"claim"}}`, "operation"},
-		"a record that says nothing": {`{}`, "{}"},
+		"a record that says nothing": {`{}`, "nothing"},
 		"something that isn't JSON":  {`claim`, "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package history
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -91,26 +90,20 @@ func (m *merge) file(path string) error {
 	return m.read(f)
 }
 
-// read takes the lines in. A last line that is not whole is a killed worker's.
+// read takes the lines in. A last line that is not whole is a killed worker's. A
+// field that is misspelt would count as never said, and nothing be held against it.
 func (m *merge) read(from io.Reader) error {
-	lines := bufio.NewReaderSize(from, 1<<16)
+	lines := json.NewDecoder(bufio.NewReaderSize(from, 1<<16))
+	lines.DisallowUnknownFields()
 	for number := 1; ; number++ {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 		var r Record
-		// What is misspelt would count as never said, and nothing be held against it.
-		decoder := json.NewDecoder(bytes.NewReader(line))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&r); err != nil {
+		switch err := lines.Decode(&r); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil
+		case err != nil:
 			return fmt.Errorf("line %d: %w", number, err)
-		}
-		if !m.take(r) {
-			return fmt.Errorf("line %d says nothing that is known: %.100s", number, bytes.TrimSpace(line))
+		case !m.take(r):
+			return fmt.Errorf("line %d says nothing that is known", number)
 		}
 	}
 }

@@ -40,6 +40,9 @@ func TestAll_Apply(t *testing.T) {
 		}
 		seen[m.name] = true
 		of[m.breaks]++
+		if m.test.says == "" {
+			t.Errorf("%s: its test may go red for any reason", m.name)
+		}
 		texts := map[string]string{}
 		for _, e := range m.edits {
 			if texts[e.file] == "" {
