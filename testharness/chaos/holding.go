@@ -103,7 +103,7 @@ func held(locks []*lock) bool {
 }
 
 // entering claims, until it is answered yes or told that the lock is lost, and
-// reads first of all, as whoever relies on the read barrier does.
+// reads each of its keys first of all, as whoever relies on the read barrier does.
 func (w *worker) entering(ctx context.Context, s *session, tag []fencing.Pair, first bool) (*session, bool) {
 	for range claimTries {
 		if ctx.Err() != nil {
@@ -120,7 +120,12 @@ func (w *worker) entering(ctx context.Context, s *session, tag []fencing.Pair, f
 			if first {
 				w.tally.Takeovers += len(tag)
 			}
-			return w.reading(ctx, s, true), true
+			for _, p := range tag {
+				if s != nil {
+					s = w.reading(ctx, s, p, true)
+				}
+			}
+			return s, true
 		}
 		if op.Outcome == history.OutcomeRefused && op.Code != fencing.CodeUnverified && op.Code != fencing.CodeClaimTimeout {
 			return s, false
@@ -141,17 +146,16 @@ func (w *worker) round(ctx context.Context, s *session, tag []fencing.Pair) (*se
 		return w.entering(ctx, nil, tag, false)
 	}
 	if w.chance(0.05) {
-		return w.reading(ctx, s, false), true
+		return w.reading(ctx, s, draw(w, s.tag...), false), true
 	}
 	s, over := w.write(ctx, s)
 	return s, !over
 }
 
 // reading reads one of the session's keys.
-func (w *worker) reading(ctx context.Context, s *session, first bool) *session {
+func (w *worker) reading(ctx context.Context, s *session, p fencing.Pair, first bool) *session {
 	ctx, cancel := finishing(ctx, requestTimeout)
 	defer cancel()
-	p := draw(w, s.tag...)
 	op := &history.Op{Kind: history.KindRead, Tag: s.tag, Key: p.Key, First: first, Via: w.via(s.gate), Opened: s.open, Claimed: s.claimed}
 	w.record.Begin(op)
 	seen, err := s.look(ctx, p)
