@@ -8,9 +8,10 @@ PG_VERSIONS  ?=
 # make wire-fuzz N=100000 SEED=1; make attack N=10000 SEED=1
 N            ?= 2000
 SEED         ?= $(shell date +%s)
-# make steps LANES=8 ALL_PAIRS=1
+# make steps LANES=8 ALL_PAIRS=1 SEED=1; PART=50 is at one of 50 steps
 LANES        ?= 4
 ALL_PAIRS    ?= 0
+PART         ?= 1
 # make grammar TEXTS=100000 SEED=1
 TEXTS        ?= 100000
 # make chaos DURATION=60s SEED=1 STRAIGHT=1; MUTANT=no-verify takes a protection out, and must fail
@@ -121,12 +122,9 @@ attack: ## N random sessions (2000) from SEED that lose their lock at some momen
 	@testharness/setup.sh go cc postgres
 	FENCEPROXY_ATTACK_SESSIONS=$(N) FENCEPROXY_ATTACK_SEED=$(SEED) $(GO) test -count=1 -timeout 0 -v -run 'TestSession_StaleAtRandom$$' ./proxy
 
-steps: ## a link cut or a proxy killed at each step, and each two steps, of claims and writes; a token raised between any two messages
+steps: ## a link cut, a proxy killed or a message held up at each step, and each two steps, of claims and writes; a token raised between any two messages
 	@testharness/setup.sh go cc postgres
-	FENCEPROXY_STEPS_SINGLES=1 FENCEPROXY_STEPS_PAIRS=1 FENCEPROXY_STEPS_ALL_PAIRS=$(ALL_PAIRS) FENCEPROXY_STEPS_LANES=$(LANES) \
-		$(GO) test -count=1 -timeout 0 -v -run 'TestSteps$$' ./testharness/steps
-	FENCEPROXY_RAISED_STRIDE=1 FENCEPROXY_RAISED_RANDOM=100 FENCEPROXY_RAISED_RIGS=$(LANES) \
-		$(GO) test -count=1 -timeout 0 -v -run 'TestScripts_Raised$$' ./testharness/wire
+	@GO="$(GO)" testharness/steps.sh $(LANES) $(ALL_PAIRS) $(SEED) $(PART)
 
 clients: ## real drivers, straight and through the proxy; writes docs/clients.md (CLIENTS=pgx,psycopg picks)
 	@CLIENTS="$(CLIENTS)" testharness/setup.sh go cc postgres clients

@@ -3,7 +3,6 @@ package steps_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -48,7 +47,7 @@ func newGround(t *testing.T) *ground {
 	}
 	t.Cleanup(g.etcd.Close)
 	admin := connect(t, g.pg.DSN(postgres.Superuser, "postgres"))
-	exec(t, admin, "CREATE ROLE "+role+" LOGIN")
+	run(t, admin, "CREATE ROLE "+role+" LOGIN")
 	return g
 }
 
@@ -68,27 +67,28 @@ type lane struct {
 	now     *play // the one that goes on
 }
 
-func (g *ground) newLane(t *testing.T, name string) *lane {
+// newLane makes a lane whose proxies are new ones of proxies.
+func (g *ground) newLane(t *testing.T, name string, proxies func() program) *lane {
 	t.Helper()
 	root := connect(t, g.pg.DSN(postgres.Superuser, "postgres"))
-	exec(t, root, "CREATE DATABASE "+name+" OWNER "+role)
+	run(t, root, "CREATE DATABASE "+name+" OWNER "+role)
 	l := &lane{t: t, name: name, dsn: g.pg.DSN(postgres.Superuser, name), steps: &meter{}}
 	l.admin, l.surgeon = connect(t, l.dsn), connect(t, l.dsn)
 	if _, _, err := fencing.Install(t.Context(), l.admin); err != nil {
 		t.Fatal(err)
 	}
 	owner := connect(t, g.pg.DSN(role, name))
-	exec(t, owner, "CREATE SCHEMA "+role)
-	exec(t, owner, schema)
+	run(t, owner, "CREATE SCHEMA "+role)
+	run(t, owner, schema)
 	owner.Close(context.Background())
-	exec(t, l.admin, "SET search_path = "+role)
+	run(t, l.admin, "SET search_path = "+role)
 	var err error
 	if l.etcd, err = leases.NewClient([]string{g.etcd.Endpoint()}, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.etcd.Close() })
 	for i := range l.sides {
-		l.sides[i] = newSide(t, l, g)
+		l.sides[i] = newSide(t, l, g, proxies())
 	}
 	return l
 }
@@ -152,11 +152,9 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	return c
 }
 
-func exec(t *testing.T, c *pgx.Conn, sql string) {
+func run(t *testing.T, c *pgx.Conn, sql string) {
 	t.Helper()
 	if _, err := c.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
-
-func listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }

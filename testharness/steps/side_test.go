@@ -1,24 +1,15 @@
 package steps_test
 
 import (
+	"context"
 	"fmt"
-	"net"
+	"net/url"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/fenceproxy/fenceproxy/fencing"
-	"github.com/fenceproxy/fenceproxy/leases"
-	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/testharness/fault"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 )
-
-// evictAfter keeps a claim from waiting long for what is in its way.
-const evictAfter = 5 * time.Millisecond
 
 // A meter counts steps, and breaks something at one of them.
 type meter struct {
@@ -101,18 +92,12 @@ func (k kind) String() string {
 type side struct {
 	lane                   *lane
 	client, postgres, etcd *fault.Link
-	upstream               *pgxpool.Config
-
-	server *proxy.Server
-	claims *fencing.Claimer
-	store  *fencing.Store
-	locks  *clientv3.Client
-	served chan error
+	proxy                  program
 }
 
-func newSide(t *testing.T, l *lane, g *ground) *side {
+func newSide(t *testing.T, l *lane, g *ground, p program) *side {
 	t.Helper()
-	s := &side{lane: l}
+	s := &side{lane: l, proxy: p}
 	for name, link := range map[string]struct {
 		to     **fault.Link
 		target string
@@ -136,64 +121,32 @@ func newSide(t *testing.T, l *lane, g *ground) *side {
 		})
 		*link.to = made
 	}
-	config, err := pgxpool.ParseConfig(l.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, port, err := net.SplitHostPort(s.postgres.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.Host = host
-	if _, err := fmt.Sscan(port, &config.ConnConfig.Port); err != nil {
-		t.Fatal(err)
-	}
-	s.upstream = config
-	if err := s.start(); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
+		if err := s.proxy.stop(); err != nil {
 			t.Error(err)
 		}
 	})
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
 // start starts the proxy and leads its clients' link to it.
-func (s *side) start() (err error) {
-	s.store = fencing.NewStoreOf(s.upstream.Copy())
-	if s.locks, err = leases.NewClient([]string{"http://" + s.etcd.Addr()}, nil); err != nil {
-		return err
-	}
-	s.claims = fencing.NewClaimer(s.store, leases.NewAuthority(s.locks), nil)
-	s.claims.EvictAfter = evictAfter
-	s.server = proxy.NewServer(proxy.TCP(s.postgres.Addr()), s.claims)
-	s.claims.Evictor = s.server
-	ln, err := listen()
+func (s *side) start(ctx context.Context) error {
+	dsn, err := url.Parse(s.lane.dsn)
 	if err != nil {
 		return err
 	}
-	s.served = make(chan error, 1)
-	go func() { s.served <- s.server.Serve(ln) }()
-	s.client.SetTarget(ln.Addr().String())
-	return nil
-}
-
-func (s *side) stop() error {
-	err := s.server.Close()
-	if served := <-s.served; err == nil {
-		err = served
+	dsn.Host = s.postgres.Addr()
+	addr, err := s.proxy.start(ctx, dsn.String(), "http://"+s.etcd.Addr())
+	if err == nil {
+		s.client.SetTarget(addr)
 	}
-	s.claims.Close()
-	s.store.Close()
-	s.locks.Close()
 	return err
 }
 
-// strike breaks something, and has it mended when it returns. A proxy in this
-// process is killed by cutting all of its links at once, before it can do
-// anything about it: that is all that others see of a process that is killed.
+// strike breaks something, and has it mended when it returns.
 func (s *side) strike(k kind) error {
 	all := []*fault.Link{s.client, s.postgres, s.etcd}
 	switch k {
@@ -202,21 +155,15 @@ func (s *side) strike(k kind) error {
 	case heldUp:
 		return s.lane.now.succeed(s)
 	case killProxy:
-		for _, link := range all {
-			link.Set(fault.Cut)
-		}
-		if err := s.stop(); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.proxy.kill(all); err != nil {
 			return err
 		}
-		if err := s.start(); err != nil {
-			return err
-		}
-		for _, link := range all {
-			link.Set(fault.Open)
-		}
+		return s.start(ctx)
 	default:
 		all[k].Set(fault.Cut)
 		all[k].Set(fault.Open)
+		return nil
 	}
-	return nil
 }

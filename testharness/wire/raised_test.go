@@ -22,19 +22,21 @@ import (
 // raised: at one of so many, from an offset on, and in how many random scripts
 // too. make steps raises one at each.
 const (
-	envStride        = "FENCEPROXY_RAISED_STRIDE"
-	envOffset        = "FENCEPROXY_RAISED_OFFSET"
-	envRandom        = "FENCEPROXY_RAISED_RANDOM"
-	envRaisedPart    = "FENCEPROXY_RAISED_RIGS"
-	defaultStride    = 41
-	defaultRandom    = 0
-	defaultRigs      = 2
-	raisedTimeout    = 30 * time.Second
-	raisedSetup      = "CREATE TABLE public.marker (token bigint)"
-	raisedMarkerSQL  = "INSERT INTO public.marker VALUES ($1) RETURNING pg_current_xact_id()::text"
-	raisedOriginSQL  = "SELECT pg_replication_origin_create('%[1]s'); SELECT pg_replication_origin_session_setup('%[1]s')"
-	raisedFromSQL    = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
-	raisedCommitsSQL = `SELECT coalesce(string_agg(x::text, ' '), '') FROM
+	envStride         = "FENCE_RAISED_STRIDE"
+	envOffset         = "FENCE_RAISED_OFFSET"
+	envRandom         = "FENCE_RAISED_RANDOM"
+	envRaisedSeed     = "FENCE_RAISED_SEED"
+	envRaisedPart     = "FENCE_RAISED_RIGS"
+	defaultStride     = 41
+	defaultRandom     = 0
+	defaultRaisedSeed = 1
+	defaultRigs       = 2
+	raisedTimeout     = 30 * time.Second
+	raisedSetup       = "CREATE TABLE public.marker (token bigint)"
+	raisedMarkerSQL   = "INSERT INTO public.marker VALUES ($1) RETURNING pg_current_xact_id()::text"
+	raisedOriginSQL   = "SELECT pg_replication_origin_create('%[1]s'); SELECT pg_replication_origin_session_setup('%[1]s')"
+	raisedFromSQL     = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
+	raisedCommitsSQL  = `SELECT coalesce(string_agg(x::text, ' '), '') FROM
 		generate_series(($1::text)::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) AS x,
 		pg_xact_commit_timestamp_origin(x::text::xid) AS c
 		WHERE c.timestamp IS NOT NULL AND c.roident = 0 AND x::text <> $2
@@ -68,16 +70,29 @@ type raises struct {
 // commits, whatever it has written, and every request of theirs is answered.
 func TestScripts_Raised(t *testing.T) {
 	stride, offset := environ.Int(t, envStride, defaultStride), environ.Int(t, envOffset, 0)
-	tally := &raises{}
-	var raisers []*raiser
+	var raisers []*raiser // the scripts come first, and are counted apart
 	for range environ.Int(t, envRaisedPart, defaultRigs) {
-		raisers = append(raisers, newRaiser(t, tally))
+		raisers = append(raisers, newRaiser(t))
 	}
-	all := scripts(t, "testdata")
-	for i := range environ.Int(t, envRandom, defaultRandom) {
-		s := wire.Generate(rand.New(rand.NewPCG(1, uint64(i))), raisers[0].rig.version)
+	raiseIn(t, "scripts", raisers, scripts(t, "testdata"), offset, stride)
+	n, seed := environ.Int(t, envRandom, defaultRandom), environ.Int(t, envRaisedSeed, defaultRaisedSeed)
+	var random []*wire.Script
+	for i := range n {
+		s := wire.Generate(rand.New(rand.NewPCG(uint64(seed), uint64(i))), raisers[0].rig.version)
 		s.Setup = []string{wire.GeneratedSetup}
-		all = append(all, s)
+		random = append(random, s)
+	}
+	if n > 0 {
+		raiseIn(t, fmt.Sprintf("random scripts of seed %d", seed), raisers, random, offset, stride)
+	}
+}
+
+// raiseIn shares scripts out among raisers, and says what was tried and found.
+func raiseIn(t *testing.T, what string, raisers []*raiser, all []*wire.Script, offset, stride int) {
+	t.Helper()
+	tally := &raises{}
+	for _, r := range raisers {
+		r.tally = tally
 	}
 	var next atomic.Int64
 	var done sync.WaitGroup
@@ -89,14 +104,14 @@ func TestScripts_Raised(t *testing.T) {
 		})
 	}
 	done.Wait()
-	t.Logf("%d scripts with %d boundaries: a token raised at %d of them, through either proxy; the slowest claim took %v",
-		tally.scripts.Load(), tally.boundaries.Load(), tally.raised.Load(), time.Duration(tally.slowest.Load()).Round(time.Millisecond))
+	t.Logf("total: %d %s with %d boundaries: a token raised %d times there, through either proxy; the slowest claim took %v; %d violations",
+		tally.scripts.Load(), what, tally.boundaries.Load(), tally.raised.Load(), time.Duration(tally.slowest.Load()).Round(time.Millisecond), tally.failed.Load())
 }
 
-func newRaiser(t *testing.T, tally *raises) *raiser {
+func newRaiser(t *testing.T) *raiser {
 	t.Helper()
 	pg := postgres.New(t, postgres.Options{Config: append(settings(), "track_commit_timestamp = on", "autovacuum = off", "max_replication_slots = 1000")})
-	r := &raiser{t: t, rig: newRigOn(t, pg, nil, "raised"), tally: tally}
+	r := &raiser{t: t, rig: newRigOn(t, pg, nil, "raised")}
 	r.lane = <-r.rig.lanes
 	r.rig.ready = r.sign
 	r.rig.proxy = r.rig.startProxy(t, nil)
@@ -127,6 +142,7 @@ func (r *raiser) script(s *wire.Script, first, stride int) {
 	}
 	count := &wire.Interruption{At: -1}
 	if err := r.play(s, count); err != nil {
+		r.tally.failed.Add(1)
 		r.t.Errorf("%s/%s, not interrupted: %v", s.File, s.Name, err)
 		return
 	}
