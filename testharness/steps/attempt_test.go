@@ -66,6 +66,7 @@ func (a *attempt) close() {
 // answer reads up to ReadyForQuery. It returns the code of an error, the last
 // row, and false if the connection broke before the end.
 func (a *attempt) answer() (code fencing.Code, row []string, ok bool) {
+	rolledBack := false
 	for {
 		m, err := a.fe.Receive()
 		if err != nil {
@@ -81,15 +82,16 @@ func (a *attempt) answer() (code fencing.Code, row []string, ok bool) {
 				a.refusal = fencing.Code(m.Code)
 			}
 		case *pgproto3.CommandComplete:
-			if string(m.CommandTag) == "ROLLBACK" && code == "" {
-				code = "ROLLBACK"
-			}
+			rolledBack = string(m.CommandTag) == "ROLLBACK"
 		case *pgproto3.DataRow:
 			row = nil
 			for _, v := range m.Values {
 				row = append(row, string(v))
 			}
 		case *pgproto3.ReadyForQuery:
+			if code == "" && rolledBack && m.TxStatus == 'I' { // not to a savepoint
+				code = "ROLLBACK"
+			}
 			return code, row, true
 		}
 	}

@@ -35,6 +35,8 @@ func forms() []form {
 		{"simple", 1, false, false, func(a *attempt) []flight { return a.then(a.set(), a.simple(1)) }},
 		{"several statements", 1, false, false, func(a *attempt) []flight { return a.then(a.set(), a.simple(2)) }},
 		{"block", 1, false, false, func(a *attempt) []flight { return a.then(a.set(), a.block()...) }},
+		{"savepoint", 1, false, false, func(a *attempt) []flight { return a.then(a.set(), a.savepoint()...) }},
+		{"chain", 1, false, false, func(a *attempt) []flight { return a.then(a.set(), a.chain()...) }},
 		{"extended", 1, false, false, func(a *attempt) []flight { return a.then(a.set(), flight{a.extended(2)}) }},
 		{"prepared", 1, false, false, func(a *attempt) []flight { return a.then(a.set(), a.prepared()...) }},
 		{"pipeline", 1, false, false, func(a *attempt) []flight {
@@ -137,10 +139,28 @@ func (a *attempt) unseen() string {
 
 func (a *attempt) block() (all []flight) {
 	w := a.write()
-	for _, sql := range []string{"BEGIN", a.row(w), a.row(w), "COMMIT"} {
-		all = append(all, flight{{[]pgproto3.FrontendMessage{query(sql)}, w, sql == "COMMIT"}})
+	return a.queries(w, "BEGIN", a.row(w), a.row(w), "COMMIT")
+}
+
+// queries are parts of a write, each sent when the one before is answered. The
+// last one's answer is the write's.
+func (a *attempt) queries(w *history.Op, texts ...string) (all []flight) {
+	for i, sql := range texts {
+		all = append(all, flight{{[]pgproto3.FrontendMessage{query(sql)}, w, i == len(texts)-1}})
 	}
 	return all
+}
+
+// savepoint takes a row back, and the check's lock with it.
+func (a *attempt) savepoint() []flight {
+	w := a.write()
+	return a.queries(w, "BEGIN", "SAVEPOINT s", a.row(a.write()), "ROLLBACK TO s", a.row(w), "COMMIT")
+}
+
+// chain has a transaction begin where another one commits.
+func (a *attempt) chain() []flight {
+	first, second := a.write(), a.write()
+	return append(a.queries(first, "BEGIN", a.row(first), "COMMIT AND CHAIN"), a.queries(second, a.row(second), "COMMIT")...)
 }
 
 func (a *attempt) setLocal() []flight {
