@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// link is a Markdown link or image: [text](target).
-var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+// link is a Markdown link or image, [text](target), or an image in HTML.
+var link = regexp.MustCompile(`\]\(([^()\s]+)\)|<img src="([^"]+)"`)
 
 // prose returns the lines of a page that are not in a block of code.
 func prose(text string) []string {
@@ -72,7 +72,7 @@ func dangling(files fs.FS, page string) ([]string, error) {
 	}
 	var lost []string
 	for _, m := range link.FindAllStringSubmatch(strings.Join(prose(string(text)), "\n"), -1) {
-		target := m[1]
+		target := m[1] + m[2] // one of them is empty
 		if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 			continue
 		}
