@@ -142,3 +142,18 @@ func TestCase24_Killed(t *testing.T) {
 	})
 	wantVerdict(t, verdict, nil, []string{"2 B"})
 }
+
+// What stands in the database at the end of a story is read when nothing can
+// change it any more: not while a statement of a killed worker still runs.
+func TestStage_Run_WaitsForTheLast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	verdict := r.play(r.first, func(s *scenario.Stage) {
+		a := s.Outsider("A")
+		a.ConnectWith(", untagged")
+		a.Send(simple.act(scenario.KindCommit, "INSERT INTO t SELECT 1, 'A' FROM pg_sleep(0.3)"))
+		s.See("A's statement to run", "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'A' AND wait_event = 'PgSleep')")
+		a.Crash()
+	})
+	wantVerdict(t, verdict, nil, []string{"1 A"})
+}

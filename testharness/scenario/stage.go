@@ -67,6 +67,9 @@ func (s *Stage) Run(ctx context.Context, story Story) (v Verdict, err error) {
 	}
 	story.Play(s)
 	s.dismissAll()
+	// What a worker or a proxy has left behind may still be carried out.
+	s.See("the last statements to end", `SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity
+		WHERE datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle')`)
 	s.tellAll(KindRows, story.Result)
 	s.tellAll(KindWrong, story.Wrong)
 	return Judge(s.Arm, s.History.Events(0)), s.err
