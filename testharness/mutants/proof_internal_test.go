@@ -92,22 +92,35 @@ func testsIn(t *testing.T, folder string) map[string]bool {
 	return names
 }
 
-// The tests that docs/proof.md names are there, and its table of mutants is
-// what there is.
+// The table of mutants in docs/proof.md is what there is.
 func TestProof(t *testing.T) {
-	text := read(t, "docs/proof.md")
-	if want := table(all()); !strings.Contains(text, want) {
+	if want := table(all()); !strings.Contains(read(t, "docs/proof.md"), want) {
 		t.Errorf("docs/proof.md has not the table that `go run ./testharness/mutants -list` prints:\n%s", want)
 	}
-	in := map[string]map[string]bool{}
-	for _, name := range regexp.MustCompile("`([a-z/]+)\\.(Test\\w+)`").FindAllStringSubmatch(text, -1) {
-		folder, test := name[1], name[2]
-		if in[folder] == nil {
-			in[folder] = testsIn(t, folder)
+}
+
+// The tests that pages name are there.
+func TestProof_Tests(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, named := map[string]map[string]bool{}, 0
+	for _, page := range pages {
+		page := "docs/" + filepath.Base(page)
+		for _, name := range regexp.MustCompile("`([a-z/]+)\\.(Test\\w+)`").FindAllStringSubmatch(read(t, page), -1) {
+			folder, test := name[1], name[2]
+			if in[folder] == nil {
+				in[folder] = testsIn(t, folder)
+			}
+			if !in[folder][test] {
+				t.Errorf("%s names %s.%s, which isn't there", page, folder, test)
+			}
+			named++
 		}
-		if !in[folder][test] {
-			t.Errorf("docs/proof.md names %s.%s, which isn't there", folder, test)
-		}
+	}
+	if named == 0 {
+		t.Error("no page names a test")
 	}
 }
 
