@@ -139,6 +139,15 @@ func TestCheck_Issued(t *testing.T) {
 		s.claim(10)
 		broken(t, s, check.Issued, "etcd: token 10 held order:1, and was gone later", "claim order:1 token 10")
 	})
+	t.Run("a claim before that never left its client", func(t *testing.T) {
+		s := newStory()
+		s.holds(key, 10)
+		op := s.refused(history.KindClaim, 10)
+		op.Code = ""
+		s.holds(key, 20)
+		s.claim(10)
+		broken(t, s, check.Issued, "etcd: token 10 held order:1, and was gone later", "claim order:1 token 10 → ok")
+	})
 	t.Run("claimed again when the lock was lost", func(t *testing.T) {
 		s := newStory()
 		s.holds(key, 10)

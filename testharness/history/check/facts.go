@@ -46,7 +46,7 @@ func learn(h *history.History) *facts {
 		f.end = max(f.end, op.Invoke, op.Return)
 		for _, p := range op.Tag {
 			known[p.Key] = true
-			if op.Kind == history.KindClaim {
+			if op.Kind == history.KindClaim && !unsent(op) {
 				f.claims[p.Key] = append(f.claims[p.Key], op)
 				if _, ok := f.first[p]; !ok {
 					f.first[p] = op.Invoke
@@ -80,6 +80,9 @@ func learn(h *history.History) *facts {
 	}
 	return f
 }
+
+// unsent reports whether an operation never left its client.
+func unsent(op *history.Op) bool { return op.Outcome == history.OutcomeRefused && op.Code == "" }
 
 // held reports whether a token ever was a lock's holder's.
 func (f *facts) held(key string, token fencing.Token) bool {

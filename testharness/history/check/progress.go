@@ -34,9 +34,8 @@ func (f *facts) progress(limits Limits) Verdict {
 			f.answered(op, &v)
 			continue
 		}
-		unsent := op.Outcome == history.OutcomeRefused && op.Code == ""
 		ended := op.Code == fencing.CodeEvicted || op.Outcome == history.OutcomeUnknown
-		if unsent || op.Retag && ended {
+		if unsent(op) || op.Retag && ended {
 			continue // nobody was asked, or the session was ended for what it presented before
 		}
 		v.Judged++
