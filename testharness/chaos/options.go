@@ -56,7 +56,7 @@ func NewOptions(program, self []string) Options {
 	return Options{
 		Seed: 1, Duration: time.Minute, Workers: DefaultWorkers, Keys: DefaultKeys, Proxies: DefaultProxies,
 		After: DefaultAfter, Program: program, Self: self, Out: io.Discard,
-		Calm: fault.Calm{Every: 40 * time.Second, Length: 9 * time.Second}, Limits: check.NewLimits(),
+		Calm: fault.Calm{Every: 45 * time.Second, Length: 12 * time.Second}, Limits: check.NewLimits(),
 	}
 }
 
