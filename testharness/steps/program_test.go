@@ -87,6 +87,7 @@ func (p *inside) stop() error {
 	p.claims.Close()
 	p.store.Close()
 	p.locks.Close()
+	p.served = nil
 	return err
 }
 
