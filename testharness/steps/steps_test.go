@@ -24,9 +24,9 @@ const (
 	envAll         = "FENCE_STEPS_ALL_PAIRS"
 	envKilled      = "FENCE_STEPS_KILLED"
 	envLanes       = "FENCE_STEPS_LANES"
-	defaultSingles = 57 // each kind in each form at least once
+	defaultSingles = 1000 // each kind in each form once
 	defaultKilled  = 41
-	defaultPairs   = 197
+	defaultPairs   = 397
 	defaultLanes   = 2
 )
 
@@ -131,9 +131,8 @@ func (c *tally) measure(t *testing.T, l *lane) {
 	t.Helper()
 	c.steps = map[string][2][]string{}
 	for _, f := range c.forms {
-		// The first play opens connections that later ones find open, and any
-		// may have to open one more.
-		for range 3 {
+		// The first play opens connections that later ones find open.
+		for range 2 {
 			p, err := l.carry(plan{form: f, first: -1, second: -1})
 			if err != nil {
 				t.Fatal(p.story(err))
@@ -159,19 +158,28 @@ func (c *tally) kinds() []kind {
 	return []kind{cutClient, cutPostgres, cutEtcd, killProxy, endBackends, heldUp}
 }
 
-// singles are all plans with one fault: each kind, at each step, with either
-// that goes on. Of them, one of so many.
+// singles are the plans with one fault: each kind, at each step, with either that
+// goes on. Of those of one form and kind, one of so many, and one at least; of
+// messages that are held up more, for those find the most.
 func (c *tally) singles(stride int) (plans []plan) {
-	n := 0
+	turn := 0
 	for _, f := range c.forms {
 		for _, k := range c.kinds() {
+			var all []plan
 			for at := range c.steps[f.name][0] {
 				for _, succeeds := range []bool{false, true} {
-					if n++; n%stride == 0 {
-						plans = append(plans, plan{form: f, first: at, firstK: k, second: -1, succeeds: succeeds})
-					}
+					all = append(all, plan{form: f, first: at, firstK: k, second: -1, succeeds: succeeds})
 				}
 			}
+			every := min(stride, len(all))
+			if k == heldUp {
+				every = (every + 3) / 4
+			}
+			every = (every - 1) | 1 // odd: who goes on takes turns
+			for i := turn * 7 % every; i < len(all); i += every {
+				plans = append(plans, all[i])
+			}
+			turn++
 		}
 	}
 	return plans
