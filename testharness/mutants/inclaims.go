@@ -73,7 +73,7 @@ func inClaims() []mutant {
 		{"no-watch", progress, "a claim looks at what blocks it again and again",
 			[]edit{{"fencing/raise.go", "		look.Reset(watchEvery)\n", "		look.Reset(c.ClaimTimeout)\n"}},
 			test{"fencing", "TestClaimer_EndsStaleTransactions", "claim_timeout"}},
-		{"claims-end-claims", progress, "one claim never ends another",
+		{"claims-end-claims", progress, "one claim never ends another that will be answered",
 			[]edit{
 				{blockersGo, "(!b.Claim || b.forsaken()) && b.BackendType", "b.BackendType"},
 				{blockersGo, "if b.forsaken() {", "if false {"}},
