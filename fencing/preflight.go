@@ -43,6 +43,7 @@ type Look struct {
 // those before the rights were right.
 func (s *Store) Looks() []Look {
 	return []Look{
+		{"no pooler stands between", checkDirect},
 		{fmt.Sprintf("the server is a primary, and not older than version %d", MinServerVersion/10000), s.checkServer},
 		{fmt.Sprintf("schema fence is whole, version %d", SchemaVersion), s.checkSchema},
 		{"the proxies' role may see what blocks a claim", checkSees},
@@ -69,6 +70,22 @@ func (s *Store) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if standby {
 		return errors.New("it is a standby, where no mark can be raised: let the upstream be the primary")
+	}
+	return nil
+}
+
+// checkDirect looks whether a connection is PostgreSQL's own. A pooler gives out
+// keys of its own making, with a process that isn't the backend's: a claim can't
+// find by it what it waits for, and a session's tag may be on another backend
+// than its writes.
+func checkDirect(ctx context.Context, conn *pgx.Conn) error {
+	var pid uint32
+	// By the simple protocol, for nothing that is prepared is sure to be there.
+	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
+		return fmt.Errorf("ask for the backend's process: %w", err)
+	}
+	if pid != conn.PgConn().PID() {
+		return errors.New("a pooler stands between, where neither tags nor claims are sure: connect to PostgreSQL itself, and let poolers stand between clients and the proxy")
 	}
 	return nil
 }

@@ -1,9 +1,14 @@
 package fencing_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 )
@@ -91,6 +96,36 @@ func TestStore_Preflight(t *testing.T) {
 			t.Errorf("got %q, want one line with the address and the reason", got)
 		}
 	})
+}
+
+// pooled is a connection whose cancel key is that of a pooler, as the client sees
+// it: of no process that PostgreSQL knows.
+type pooled struct{ net.Conn }
+
+func (c pooled) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if at := bytes.Index(b[:n], []byte("K\x00\x00\x00\x0c")); at >= 0 {
+		b[at+len("K\x00\x00\x00\x0c")] ^= 0x40
+	}
+	return n, err
+}
+
+func TestStore_Preflight_Pooler(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	config, err := pgxpool.ParseConfig(s.srv.DSN(adminRol, database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return pooled{conn}, err
+	}
+	store := fencing.NewStoreOf(config)
+	defer store.Close()
+	if err := store.Preflight(t.Context()); err == nil || !strings.Contains(err.Error(), "a pooler stands between") {
+		t.Errorf("got %v, want an error that tells of the pooler", err)
+	}
 }
 
 func TestNewStore_BadDSN(t *testing.T) {

@@ -173,7 +173,7 @@ func (c *doctorCommand) lookAtInstallation(ctx context.Context, d *diagnosis, co
 		}
 		text, do, _ := strings.Cut(err.Error(), "; run: ")
 		d.fail(do, "%s", text)
-		if i < 2 { // what follows would say the same again
+		if i < 3 { // what follows would say the same again, or make no sense
 			return false
 		}
 	}
