@@ -43,3 +43,4 @@ done
 
 echo "Prometheus"
 promtool check config --lint=all --lint-fatal deploy/prometheus/prometheus.yml
+promtool test rules deploy/prometheus/tests/*.yml

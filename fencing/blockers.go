@@ -69,7 +69,8 @@ type watch struct {
 	standby   bool              // at the last look, the claim waited for its own standby
 	refused   map[int32]Blocker // whose end was refused for want of rights
 	ended     map[int32]Blocker
-	err       error // of the last look, nil if it went well
+	took      time.Duration // from the first look to the answer
+	err       error         // of the last look, nil if it went well
 }
 
 // look looks once, and ends what it may. It sets overtaken where waiting has

@@ -45,10 +45,19 @@ type ClaimReport struct {
 	Outcome  Outcome
 	Err      *Error // nil unless Outcome is OutcomeRefused
 	Took     time.Duration
+	Phases   Phases
+	Timeline string // of the PostgreSQL that answered, with its system's number; "" if none did
 	Evicted  int    // sessions of this proxy that were told to end
 	Ended    int    // backends that were ended in PostgreSQL
 	Epoch    int32  // of the lineage, as far as the Claimer knows
 	Session  uint64 // of this proxy, that asked first: WithSession; 0: nobody said
+}
+
+// Phases are the parts of a claim that took time; 0 is one that didn't run.
+type Phases struct {
+	Verify time.Duration // etcd was asked
+	Raise  time.Duration // PostgreSQL raised the mark, waiting for stale work included
+	Evict  time.Duration // the part of Raise in which what blocked it was looked for and ended
 }
 
 // sessionKey is the context key of a session's number.
@@ -222,7 +231,7 @@ func (c *Claimer) carryOut(database string, p Pair, session uint64) *Error {
 
 // steps takes the steps of a claim, in order: is it known, verify, evict, raise.
 func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, *Error) {
-	if done, refusal := c.isKnown(database, p); refusal != nil {
+	if done, refusal := c.isKnown(database, p, report); refusal != nil {
 		return OutcomeRefused, refusal
 	} else if done {
 		return OutcomeKnown, nil
@@ -230,7 +239,7 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 	if refusal := c.learnLineage(database, p); refusal != nil {
 		return OutcomeRefused, refusal
 	}
-	v, refusal := c.verify(database, p)
+	v, refusal := c.verify(database, p, report)
 	if refusal != nil {
 		return OutcomeRefused, c.orStale(database, p, refusal)
 	}
@@ -245,6 +254,7 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 			return OutcomeRefused, refusal
 		}
 		c.history.saw(database, r.where.Epoch)
+		report.Timeline = r.where.history()
 		switch r.outcome {
 		case outcomeRaised, outcomeHeld:
 			c.known.add(database, p, r.where)
@@ -256,7 +266,7 @@ func (c *Claimer) steps(database string, p Pair, report *ClaimReport) (Outcome, 
 		case outcomeForeign:
 			return OutcomeRefused, lineage(p, "etcd cluster %s is not the one that the marks in database %s came from", v.Cluster, database)
 		case outcomeStale, outcomeBehind, outcomeReplaced:
-			if v, refusal = c.again(database, p, r); refusal != nil {
+			if v, refusal = c.again(database, p, r, report); refusal != nil {
 				return OutcomeRefused, refusal
 			}
 		default:
@@ -274,7 +284,7 @@ const raiseTries = 4
 // isKnown says whether this Claimer has verified p before, on this very
 // PostgreSQL, and the mark is still there. Then etcd needn't be asked: a holder
 // goes on while etcd is away.
-func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
+func (c *Claimer) isKnown(database string, p Pair, report *ClaimReport) (bool, *Error) {
 	where, ok := c.known.get(database, p)
 	if !ok {
 		return false, nil
@@ -284,6 +294,7 @@ func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
 	m, here, err := c.Store.mark(ctx, database, p.Key)
 	if err == nil {
 		c.history.saw(database, here.Epoch)
+		report.Timeline = here.history()
 	}
 	switch {
 	case err != nil:
@@ -297,11 +308,13 @@ func (c *Claimer) isKnown(database string, p Pair) (bool, *Error) {
 }
 
 // verify asks the Authority, in the lineage that is known now.
-func (c *Claimer) verify(database string, p Pair) (Verification, *Error) {
+func (c *Claimer) verify(database string, p Pair, report *ClaimReport) (Verification, *Error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.times().VerifyTimeout)
 	defer cancel()
 	epoch := c.history.epoch(database)
+	began := time.Now()
 	v, err := c.Authority.Verify(ctx, p.Key, p.Token)
+	report.Phases.Verify += time.Since(began)
 	v.epoch = epoch
 	if err == nil {
 		return v, nil
@@ -333,8 +346,8 @@ func (c *Claimer) orStale(database string, p Pair, refusal *Error) *Error {
 // Mostly the mark is just younger. But if etcd, asked after the mark was seen,
 // still knows less than the mark says, then its history went backwards: a
 // revision never falls, and a former holder never becomes the holder again.
-func (c *Claimer) again(database string, p Pair, r raised) (Verification, *Error) {
-	v, refusal := c.verify(database, p)
+func (c *Claimer) again(database string, p Pair, r raised, report *ClaimReport) (Verification, *Error) {
+	v, refusal := c.verify(database, p, report)
 	switch {
 	case refusal != nil && r.outcome == outcomeReplaced:
 		return v, c.orStale(database, p, refusal)

@@ -30,6 +30,15 @@ type whereabouts struct {
 	Epoch    int32  // of the lineage, 0 before the first claim
 }
 
+// history names one PostgreSQL and one history of it; "" on a standby, which has
+// none of its own.
+func (w whereabouts) history() string {
+	if w.Timeline == "standby" {
+		return ""
+	}
+	return w.System + "/" + w.Timeline
+}
+
 // mark reads what is accepted for key.
 func (s *Store) mark(ctx context.Context, database, key string) (Mark, whereabouts, error) {
 	p, err := s.of(database)

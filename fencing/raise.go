@@ -18,8 +18,11 @@ var errOvertaken = errors.New("the mark has reached the token")
 // raise raises the mark. It waits for the transactions that hold the mark's
 // share lock, ends them after EvictAfter, and gives up when ctx ends.
 func (c *Claimer) raise(ctx context.Context, database string, p Pair, v Verification, report *ClaimReport) (raised, *Error) {
+	began := time.Now()
+	defer func() { report.Phases.Raise += time.Since(began) }()
 	for broken := 0; ; {
 		r, w, err := c.raiseOnce(ctx, database, p, v)
+		report.Phases.Evict += w.took
 		for _, b := range w.ended {
 			report.Ended++
 			if c.Observer != nil {
@@ -83,6 +86,8 @@ func (c *Claimer) raiseOnce(ctx context.Context, database string, p Pair, v Veri
 	// Most claims are answered long before there is anything to watch.
 	late := time.AfterFunc(c.times().EvictAfter, func() {
 		defer close(watched)
+		began := time.Now()
+		defer func() { w.took = time.Since(began) }()
 		c.watchClaim(ctx, w, answered, breakOff)
 	})
 	r, err := raise(claiming, conn, p, v, c.Name)

@@ -25,6 +25,7 @@ type Lease struct {
 	client         *clientv3.Client
 	now            func() time.Time
 	requestTimeout time.Duration
+	metrics        *Metrics
 
 	ctx     context.Context
 	end     context.CancelCauseFunc // the first cause counts
@@ -47,6 +48,7 @@ func startLease(ctx context.Context, l *Locker, key string, id clientv3.LeaseID,
 		client:         l.client,
 		now:            l.Now,
 		requestTimeout: l.RequestTimeout,
+		metrics:        l.Metrics,
 		ttl:            ttl,
 		deadline:       sent.Add(ttl),
 	}
@@ -67,6 +69,7 @@ func (s *Lease) hold(holder *place, revision int64) error {
 	}
 	s.running.Add(1)
 	go s.watch(revision + 1)
+	context.AfterFunc(s.ctx, func() { s.metrics.ended(context.Cause(s.ctx)) })
 	return nil
 }
 

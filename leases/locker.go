@@ -34,6 +34,8 @@ type Locker struct {
 	RequestTimeout time.Duration
 	// Now is the clock, time.Now.
 	Now func() time.Time
+	// Metrics counts what becomes of the locks, nil for nobody.
+	Metrics *Metrics
 
 	client *clientv3.Client
 }
@@ -77,12 +79,20 @@ func (l *Locker) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 // take gets a lease, gets in line with it by lock, and believes only what it
 // then reads back.
 func (l *Locker) take(ctx context.Context, key string, lock func(context.Context, *concurrency.Mutex) error) (*Lease, error) {
+	began := time.Now()
+	lease, waited, err := l.try(ctx, key, lock)
+	l.Metrics.tried(time.Since(began), waited, err)
+	return lease, err
+}
+
+// try is take, and says whether the lock was another's first.
+func (l *Locker) try(ctx context.Context, key string, lock func(context.Context, *concurrency.Mutex) error) (_ *Lease, waited bool, _ error) {
 	if err := l.check(key); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	lease, err := l.grant(ctx, key)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	lined, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,12 +100,12 @@ func (l *Locker) take(ctx context.Context, key string, lock func(context.Context
 	outlived, cancelOutlived := outlive(lined, l.RequestTimeout)
 	defer cancelOutlived()
 
-	if err = l.line(lined, outlived, lease, lock); err == nil {
-		return lease, nil
+	if waited, err = l.line(lined, outlived, lease, lock); err == nil {
+		return lease, waited, nil
 	}
 	err = l.explain(ctx, outlived, lease, err)
 	lease.abandon(outlived)
-	return nil, err
+	return nil, false, err
 }
 
 func (l *Locker) check(key string) error {
@@ -130,27 +140,28 @@ func (l *Locker) grant(ctx context.Context, key string) (*Lease, error) {
 
 // line gets in line with lease's own key, waits as lock does, and then proves
 // that the lock is held: lock can return although the lease has died. ctx
-// ends with the lease; a place in line is given up under outlived.
-func (l *Locker) line(ctx, outlived context.Context, lease *Lease, lock func(context.Context, *concurrency.Mutex) error) error {
+// ends with the lease; a place in line is given up under outlived. It says whether it
+// had to wait: then what Mutex knows is of a later read than its own key.
+func (l *Locker) line(ctx, outlived context.Context, lease *Lease, lock func(context.Context, *concurrency.Mutex) error) (waited bool, err error) {
 	session, err := l.session(ctx, outlived, lease.id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	mutex := concurrency.NewMutex(session, LockPrefix(l.Prefix, lease.key))
 	if err := lock(ctx, mutex); err != nil {
-		return err
+		return false, err
 	}
 	asked, cancel := context.WithTimeout(ctx, l.RequestTimeout)
 	defer cancel()
 	q, err := readQueue(asked, l.client, LockPrefix(l.Prefix, lease.key))
 	if err != nil {
-		return fmt.Errorf("read the lock back: %w", err)
+		return false, fmt.Errorf("read the lock back: %w", err)
 	}
 	holder := q.holder()
 	if holder == nil || holder.key != mutex.Key() || holder.lease != lease.id {
-		return fmt.Errorf("%w: its key %s was gone when it was read back", ErrLost, mutex.Key())
+		return false, fmt.Errorf("%w: its key %s was gone when it was read back", ErrLost, mutex.Key())
 	}
-	return lease.hold(holder, q.revision)
+	return mutex.Header().Revision != int64(holder.token), lease.hold(holder, q.revision)
 }
 
 // session makes the session that etcd's Mutex wants, without the renewals

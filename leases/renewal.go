@@ -20,6 +20,9 @@ func (s *Lease) renew() {
 	defer s.running.Done()
 	for pause := s.interval(); s.wait(pause); {
 		sent, ttl, err := s.renewOnce()
+		if err == nil || s.ctx.Err() == nil {
+			s.metrics.renewed(err == nil && ttl > 0)
+		}
 		switch {
 		case err != nil:
 			pause = min(retryPause, s.interval()/4)

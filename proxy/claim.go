@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
@@ -23,6 +24,7 @@ func (s *session) becomeTagged() error {
 		return errLost
 	}
 	s.tagged, s.guarded = true, true
+	s.measured.began = time.Now()
 	s.txn.held = true       // what ran in an open transaction was not looked at,
 	s.portals.forgot = true // nor which portals it has
 	if s.segment.open {
@@ -58,6 +60,9 @@ func (s *session) claimMirror() *fencing.Error {
 		}
 		return refused
 	}
+	s.mu.Lock()
+	s.sectionLocked(tag)
+	s.mu.Unlock()
 	if s.refused != nil && s.refused.retry {
 		s.refused = nil
 	}
@@ -157,7 +162,7 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 		// What RESET gives back is the startup packet's tag, which the backend
 		// will have: refused until it can be claimed, but not the RESET.
 		s.refused = &refusal{err: refused, retry: true, names: allSettings}
-		s.settleOn(m)
+		s.settleOn(m, nil)
 		return nil
 	default:
 		s.stay(before)
@@ -167,15 +172,17 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 	if s.refused != nil && (len(tag) > 0 || s.refused.takenBack(settings)) {
 		s.refused = nil
 	}
-	s.settleOn(m)
+	s.settleOn(m, tag)
 	return nil
 }
 
-// settleOn lets the mirror be what the settings are about to be.
-func (s *session) settleOn(m mirror) {
+// settleOn lets the mirror be what the settings are about to be, and the tag what
+// was claimed of it.
+func (s *session) settleOn(m mirror, tag fencing.Tag) {
 	s.mu.Lock()
 	s.mirror = m
 	s.coming = nil
+	s.sectionLocked(tag)
 	s.mu.Unlock()
 }
 
@@ -222,6 +229,9 @@ func (s *session) settle() error {
 			s.txn, s.segment.unknown = txn{block: blockUnknown, uncovered: true, ran: true, held: true}, true
 		} else {
 			s.txn.settled(blockOf(s.status), s.checked, s.ran)
+			if s.txn.block == blockNone {
+				s.measured.began = time.Now()
+			}
 		}
 		switch {
 		case s.txn.block == blockNone:

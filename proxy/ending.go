@@ -57,6 +57,7 @@ func (s *session) fatal(r wire.Report, body []byte) error {
 		return errEvicted
 	}
 	s.parted, s.lastCode = true, r.Code
+	s.countProtocol(r.Code)
 	if err := s.toClient.WriteMessage(wire.ErrorResponse, body); err != nil {
 		return err
 	}

@@ -13,6 +13,9 @@ type Metrics struct {
 	UntaggedWrites *prometheus.CounterVec // action: observed, unsure, rejected
 	Evictions      *prometheus.CounterVec // victim: idle, active, terminated
 	LostReplies    prometheus.Counter
+	Sections       prometheus.Histogram
+	Duplicates     prometheus.Counter
+	ProtocolErrors *prometheus.CounterVec // code: SQLSTATE of class 08
 }
 
 // NewMetrics makes the metrics and registers them, unless reg is nil.
@@ -32,9 +35,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		UntaggedWrites: vec("untagged_writes_total", "Writes without a tag in sessions whose policy is to observe or reject them, by what became of them: observed (would be refused), unsure (would be if they wrote), rejected.", "action"),
 		Evictions:      vec("evictions_total", "Sessions ended by a higher claim, by what they were doing (idle, active), or terminated: by the claim of another proxy.", "victim"),
 		LostReplies:    counter("lost_replies_total", "Sessions whose replies could no longer be told apart."),
+		Sections: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "fenceproxy_critical_section_seconds",
+			Help:    "How long sessions had a tag, from its claim to its release, to another tag or to the end of the session.",
+			Buckets: []float64{.005, .025, .1, .5, 1, 5, 15, 60, 300, 1800, 7200},
+		}),
+		Duplicates:     counter("duplicate_inserts_total", "Statements of tagged sessions that PostgreSQL refused because the row is there already (23505)."),
+		ProtocolErrors: vec("protocol_errors_total", "Errors of the protocol between client, proxy and PostgreSQL, by SQLSTATE.", "code"),
 	}
 	if reg != nil {
-		reg.MustRegister(m.Sessions, m.Opened, m.Tagged, m.Checks, m.Refusals, m.UntaggedWrites, m.Evictions, m.LostReplies)
+		reg.MustRegister(m.Sessions, m.Opened, m.Tagged, m.Checks, m.Refusals, m.UntaggedWrites, m.Evictions, m.LostReplies,
+			m.Sections, m.Duplicates, m.ProtocolErrors)
 	}
 	return m
 }

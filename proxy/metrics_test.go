@@ -1,11 +1,13 @@
 package proxy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // counted returns the value of a counter without labels.
@@ -70,4 +72,78 @@ func TestMetrics_RefusalsMissingCheck(t *testing.T) {
 			t.Errorf("code %s: got %v, want %v", label, got, want)
 		}
 	}
+}
+
+// Each thing that a session does moves the samples that are meant to tell of it.
+func TestMetrics_Move(t *testing.T) {
+	var server *proxy.Server
+	s := newStack(t, 0)
+	reg := prometheus.NewPedanticRegistry()
+	s.addProxy(s.pg.Addr(), func(p *proxy.Server) {
+		server = p
+		p.Metrics = proxy.NewMetrics(reg)
+		reg.MustRegister(p)
+	})
+	s.holders.hold("k", 1)
+	conn := s.session(0, "", 0)
+	for _, c := range []struct {
+		name string
+		sqls []string
+		grew map[string]bool
+	}{
+		{"a statement", []string{"SELECT 1"}, map[string]bool{"bytes_total client_to_proxy": true, "bytes_total proxy_to_postgres": true, "bytes_total postgres_to_proxy": true, "bytes_total proxy_to_client": true, "fenced_transactions": false}},
+		{"an untagged duplicate", []string{"INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (1, 'a')"}, map[string]bool{"duplicate_inserts_total": false}},
+		{"a tag", []string{"SET fence.key = 'k'; SET fence.token = 1"}, map[string]bool{"sessions_tagged_total": true, "critical_section_seconds": false, "fenced_transactions": false}},
+		{"a tagged duplicate", []string{"INSERT INTO t VALUES (1, 'a')"}, map[string]bool{"duplicate_inserts_total": true, "checks_total early": true, "critical_section_seconds": false}},
+		{"another error", []string{"SELECT 1/0"}, map[string]bool{"duplicate_inserts_total": false}},
+		{"a transaction", []string{"BEGIN", "SELECT pg_sleep(0.01)"}, map[string]bool{"fenced_transactions": true, "fenced_transaction_oldest_seconds": true}},
+		{"its going on", []string{"SELECT pg_sleep(0.01)"}, map[string]bool{"fenced_transactions": false, "fenced_transaction_oldest_seconds": true}},
+		{"its end, and the tag's", []string{"COMMIT", "RESET fence.key; RESET fence.token"}, map[string]bool{"critical_section_seconds": true, "fenced_transactions": false}},
+		{"a tag for a transaction", []string{"BEGIN; SET LOCAL fence.tokens = '{\"k\": 1}'; COMMIT"}, map[string]bool{"critical_section_seconds": true}},
+		{"a tag that is rolled back", []string{"BEGIN; SET fence.tokens = '{\"k\": 1}'; ROLLBACK"}, map[string]bool{"critical_section_seconds": true}},
+		{"a code of the protocol's", []string{"DO $$ BEGIN RAISE SQLSTATE '08P01'; END $$"}, map[string]bool{"protocol_errors_total 08P01": true}},
+		{"a code that looks like one", []string{"DO $$ BEGIN RAISE SQLSTATE '08XYZ'; END $$"}, map[string]bool{"protocol_errors_total 08XYZ": false, "protocol_errors_total 08000": true}},
+	} {
+		before := samples(t, reg)
+		for _, sql := range c.sqls {
+			_, _ = conn.PgConn().Exec(t.Context(), sql).ReadAll()
+		}
+		after := samples(t, reg)
+		for name, want := range c.grew {
+			if got := after[name] > before[name]; got != want {
+				t.Errorf("%s: %s went from %v to %v, want growth: %v", c.name, name, before[name], after[name], want)
+			}
+		}
+	}
+	before := samples(t, reg)
+	s.tag(conn, "k", 1)
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the end of the session ends its section, and its bytes stay", func() bool {
+		after := samples(t, reg)
+		return after["critical_section_seconds"] == before["critical_section_seconds"]+1 && server.Sessions() == 0 &&
+			after["bytes_total client_to_proxy"] > before["bytes_total client_to_proxy"]
+	})
+}
+
+// samples returns what a registry has, by the name without its prefix and the
+// label's value: of a histogram how many there were.
+func samples(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "fenceproxy_")
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
 }

@@ -24,6 +24,7 @@ func (s *session) farewell(r wire.Report) {
 		return
 	}
 	s.parted = true
+	s.countProtocol(r.Code)
 	s.client.SetWriteDeadline(time.Now().Add(farewellWithin))
 	s.toClient.Write(wire.AppendError(nil, r))
 	s.toClient.Flush()

@@ -167,9 +167,11 @@ func (s *session) confirms(t byte, out queue.Outcome) {
 // desynchronized ends a guarded session in which a hidden reply might reach
 // the client or a client's reply be hidden.
 func (s *session) desynchronized() error {
+	const code = "08P01"
 	s.parted = true
+	s.countProtocol(code)
 	s.toClient.Write(wire.AppendError(nil, wire.Report{
-		Severity: "FATAL", Code: "08P01",
+		Severity: "FATAL", Code: code,
 		Message: "fenceproxy lost track of the replies of PostgreSQL and ended the session",
 	}))
 	s.backend.Close()
@@ -225,8 +227,15 @@ func (s *session) readyReply() error {
 	s.owed = max(0, s.owed-1)
 	if e := out.Entry; e != nil {
 		s.checked, s.ran = e.Checked && status == wire.StatusBlock, e.Ran
+		changed := s.mirror.open
 		s.mirror.ready(status, out.Failed, ends(e.Ends), e.Tagged)
+		if changed && !s.mirror.open {
+			s.transactionEndedLocked()
+		}
 		s.names.decide(e.Confirms)
+	}
+	if s.guarded && status == wire.StatusIdle && s.queue.Len() > 0 {
+		s.measured.began = time.Now()
 	}
 	s.failed = s.failed || out.Failed
 	hold := out.Verdict == queue.Withhold && status == wire.StatusFailed
@@ -372,6 +381,7 @@ func (s *session) judgeError(r wire.Report) (out queue.Outcome, shift func(int) 
 	if out.Entry != nil {
 		shift = out.Entry.Shift
 	}
+	s.countErrorLocked(r.Code)
 	if out.Purpose == queue.LateCommit && isParseError(r.Code) {
 		s.queue.BlameClient() // nothing of the text ran, the COMMIT included
 	}

@@ -63,7 +63,8 @@ type Server struct {
 	draining  bool                           // no more sessions are taken
 	closed    bool                           // nor anything else
 	nextID    uint64
-	admitted  int // sessions that count towards MaxConnections
+	relayed   traffic // of sessions that have ended
+	admitted  int     // sessions that count towards MaxConnections
 
 	handshaking handshaking
 	observer    observer

@@ -32,8 +32,9 @@ type session struct {
 	binding   []byte    // channel-binding data of the certificate that the client was shown
 	database  string
 	user      string
-	policy    Policy       // set by the end of the startup
-	began     time.Time    // the end of the login
+	policy    Policy    // set by the end of the startup
+	began     time.Time // the end of the login
+	measured  measures
 	observed  *observation // nil unless the policy says so
 
 	fromClient  *wire.Reader // request pump
@@ -181,6 +182,7 @@ func (s *session) serve() {
 	go s.replies()
 	err := s.requests()
 	s.finish(err)
+	s.measuredEnd()
 	s.logEnd(err)
 	s.srv.Metrics.Sessions.Dec()
 	s.end(clientLeft(err))
@@ -209,6 +211,9 @@ func (s *session) finish(err error) {
 		s.sayEnd()
 	default:
 		var refused *fencing.Error
+		if errors.Is(err, wire.ErrLength) || errors.Is(err, wire.ErrTooLarge) {
+			s.countProtocol("08P01")
+		}
 		if errors.Is(err, errHiddenTag) {
 			s.sayEnd() // what was asked before is answered
 		}

@@ -12,7 +12,7 @@ go list -f '{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}
 BEGIN {
 	allow["sqlrewrite"] = "^$"
 	allow["fencing"]    = "^(fencing(/|$)|github.com/jackc/pgx/v5|golang.org/x/sync/)"
-	allow["leases"]     = "^(leases(/|$)|fencing$|go.etcd.io/etcd/|go.uber.org/zap|google.golang.org/grpc)"
+	allow["leases"]     = "^(leases(/|$)|fencing$|go.etcd.io/etcd/|github.com/prometheus/client_golang/|go.uber.org/zap|google.golang.org/grpc)"
 	allow["proxy"]      = "^(proxy(/|$)|sqlrewrite$|fencing$|github.com/jackc/pgproto3/v2|github.com/prometheus/client_golang/|golang.org/x/)"
 }
 NF == 2 {

@@ -20,11 +20,14 @@ const refusalCounts = 10 * time.Minute
 type lineageAlarm struct {
 	logger *slog.Logger
 	gauge  *prometheus.GaugeVec
+	behind *prometheus.GaugeVec
+	moves  prometheus.Counter
 	now    func() time.Time
 
 	mu      sync.Mutex
 	refused map[string]lineageRefusal // the last LF006, by database
 	up      map[string]int32          // the lineage that the alarm is up in, by database
+	epochs  map[string]int32          // the lineage that was seen last, by database
 }
 
 type lineageRefusal struct {
@@ -38,10 +41,16 @@ func newLineageAlarm(logger *slog.Logger, registry prometheus.Registerer) *linea
 		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fenceproxy_lineage_mismatch", Help: "1 while etcd isn't the one that the database's marks came from, or its history went backwards.",
 		}, []string{"database"}),
+		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fenceproxy_etcd_behind_marks_revisions", Help: "How many revisions etcd is behind what the database's marks have seen of it; 0 unless its history went backwards.",
+		}, []string{"database"}),
+		moves: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fenceproxy_lineage_changes_total", Help: "Times that a database's marks were found to be of another lineage: one was adopted.",
+		}),
 		now:     time.Now,
-		refused: map[string]lineageRefusal{}, up: map[string]int32{},
+		refused: map[string]lineageRefusal{}, up: map[string]int32{}, epochs: map[string]int32{},
 	}
-	registry.MustRegister(a.gauge)
+	registry.MustRegister(a.gauge, a.behind, a.moves)
 	return a
 }
 
@@ -58,6 +67,7 @@ func (a *lineageAlarm) claimRefused(database string, epoch int32, why string) {
 func (a *lineageAlarm) claimAccepted(database string, epoch int32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.sawLocked(database, epoch)
 	if up, ok := a.up[database]; ok && up < epoch {
 		delete(a.refused, database)
 		a.setLocked(database, epoch, false, "")
@@ -67,8 +77,10 @@ func (a *lineageAlarm) claimAccepted(database string, epoch int32) {
 // compared takes what etcd and the database say of themselves.
 func (a *lineageAlarm) compared(database string, l fencing.Lineage, cluster string, revision int64) {
 	fits, why := l.Fits(cluster, revision)
+	a.behind.WithLabelValues(database).Set(float64(max(0, l.Highest-revision)))
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.sawLocked(database, l.Epoch)
 	if r, ok := a.refused[database]; ok && (r.epoch < l.Epoch || a.now().Sub(r.at) > refusalCounts) {
 		delete(a.refused, database)
 	}
@@ -76,6 +88,18 @@ func (a *lineageAlarm) compared(database string, l fencing.Lineage, cluster stri
 		return // as it is
 	}
 	a.setLocked(database, l.Epoch, !fits, why)
+}
+
+// sawLocked counts lineages that follow another one. 0 is none yet.
+func (a *lineageAlarm) sawLocked(database string, epoch int32) {
+	last := a.epochs[database]
+	if epoch <= last {
+		return
+	}
+	a.epochs[database] = epoch
+	if last > 0 {
+		a.moves.Inc()
+	}
 }
 
 func (a *lineageAlarm) setLocked(database string, epoch int32, up bool, why string) {

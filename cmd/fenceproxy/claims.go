@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,8 +17,13 @@ type claimObserver struct {
 	logger *slog.Logger
 	claims *prometheus.CounterVec   // outcome, code ("" unless refused)
 	took   *prometheus.HistogramVec // outcome
+	phases *prometheus.HistogramVec // phase
 	ended  prometheus.Counter
+	moves  prometheus.Counter
 	alarm  *lineageAlarm
+
+	mu   sync.Mutex
+	seen map[string]map[string]struct{} // histories of PostgreSQL, by database
 }
 
 func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer) *claimObserver {
@@ -27,15 +34,57 @@ func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer) *clai
 		}, []string{"outcome", "code"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "fenceproxy_claim_seconds", Help: "How long claims took, by outcome.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+			Buckets: claimBuckets(),
 		}, []string{"outcome"}),
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fenceproxy_claim_phase_seconds", Help: "How long the parts of claims took: verify (etcd), raise (PostgreSQL), and evict, the part of raise in which stale work was ended.",
+			Buckets: claimBuckets(),
+		}, []string{"phase"}),
+		moves: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fenceproxy_timeline_changes_total", Help: "Times that claims found PostgreSQL on another timeline than any before, as after a failover.",
+		}),
+		seen: map[string]map[string]struct{}{},
 		ended: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fenceproxy_claim_ended_backends_total", Help: "PostgreSQL backends that claims ended because stale work blocked them.",
 		}),
 	}
 	o.alarm = newLineageAlarm(logger, registry)
-	registry.MustRegister(o.claims, o.took, o.ended)
+	registry.MustRegister(o.claims, o.took, o.phases, o.ended, o.moves)
 	return o
+}
+
+// claimBuckets reach beyond the default of --claim-timeout.
+func claimBuckets() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+}
+
+// observePhases leaves out what a claim didn't do.
+func (o *claimObserver) observePhases(p fencing.Phases) {
+	for phase, took := range map[string]time.Duration{"verify": p.Verify, "raise": p.Raise, "evict": p.Evict} {
+		if took > 0 {
+			o.phases.WithLabelValues(phase).Observe(took.Seconds())
+		}
+	}
+}
+
+// sawTimeline counts the timelines of a database after the first. Claims on an old
+// primary and on the new one may end in any order, so each counts once.
+func (o *claimObserver) sawTimeline(database, timeline string) {
+	if timeline == "" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen[database] == nil {
+		o.seen[database] = map[string]struct{}{}
+	}
+	if _, ok := o.seen[database][timeline]; ok {
+		return
+	}
+	if len(o.seen[database]) > 0 {
+		o.moves.Inc()
+	}
+	o.seen[database][timeline] = struct{}{}
 }
 
 // ClaimDone is fencing.Observer's.
@@ -46,6 +95,8 @@ func (o *claimObserver) ClaimDone(r fencing.ClaimReport) {
 	}
 	o.claims.WithLabelValues(r.Outcome.String(), code).Inc()
 	o.took.WithLabelValues(r.Outcome.String()).Observe(r.Took.Seconds())
+	o.observePhases(r.Phases)
+	o.sawTimeline(r.Database, r.Timeline)
 	if r.Err != nil {
 		if r.Err.Code == fencing.CodeLineage {
 			o.alarm.claimRefused(r.Database, r.Epoch, r.Err.Message)

@@ -31,16 +31,21 @@ func (l *lockWatching) begin() {
 	if l.stop != nil {
 		return
 	}
-	l.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	l.registry.MustRegister(lockWatchSilence(l.watch.Age))
+	l.stop = runUntil(l.watch.Run)
+}
+
+// lockWatchSilence tells how old the last word of a watch is.
+func lockWatchSilence(age func() (time.Duration, bool)) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fenceproxy_lock_watch_silent_seconds",
 		Help: "How long ago etcd's watch on the locks said something; +Inf while there is no watch.",
 	}, func() float64 {
-		if age, ok := l.watch.Age(); ok {
+		if age, ok := age(); ok {
 			return age.Seconds()
 		}
 		return math.Inf(1)
-	}))
-	l.stop = runUntil(l.watch.Run)
+	})
 }
 
 func (l *lockWatching) end() {

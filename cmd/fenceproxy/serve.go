@@ -178,7 +178,8 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
 	c.life.set(&server.Settings)
 	server.Policies = policies
-	observer := newClaimObserver(logger, registry)
+	registry.MustRegister(server)
+	observer, timed := newClaimObserver(logger, registry), newTimedAuthority(registry)
 	upstream.observe(observer)
 	if r.passwords, err = c.preflight(ctx, upstream, logger); err != nil {
 		return err
@@ -191,7 +192,8 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	if err := pingEtcd(ctx, authority); err != nil {
 		return err
 	}
-	upstream.verifyBy(authority)
+	timed.Authority = authority
+	upstream.verifyBy(timed)
 	if len(policies.Rules) > 0 || policies.Default != (proxy.Policy{}) {
 		logger.Info("policies", "untagged_writes", policies.Default.UntaggedWrites.String(), "fencing", policies.Default.Fencing.String(), "rules", len(policies.Rules))
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -19,7 +20,7 @@ type source struct {
 	n    int                   // what that read has got
 	err  error
 
-	total uint64 // bytes read so far
+	total atomic.Uint64 // bytes read so far
 
 	first [1]byte // of readAny
 }
@@ -40,7 +41,7 @@ func (s *source) read(keep int) (int, error) {
 	if err := s.raw.Read(s.take); err != nil {
 		return 0, named(err, "read")
 	}
-	s.total += uint64(max(0, s.n))
+	s.total.Add(uint64(max(0, s.n)))
 	return s.n, s.err
 }
 
@@ -63,11 +64,11 @@ func (s *source) tryRead(fd uintptr) bool {
 func (s *source) readAny(keep int) (int, error) {
 	if s.buf != nil {
 		n, err := s.src.Read(s.buf[keep:])
-		s.total += uint64(n)
+		s.total.Add(uint64(n))
 		return n, err
 	}
 	n, err := s.src.Read(s.first[:])
-	s.total += uint64(n)
+	s.total.Add(uint64(n))
 	if n > 0 {
 		s.buf = takeBuffer()
 		s.buf[0] = s.first[0]
@@ -75,8 +76,9 @@ func (s *source) readAny(keep int) (int, error) {
 	return n, err
 }
 
-// Total is how many bytes have been read, from the first on.
-func (s *source) Total() uint64 { return s.total }
+// Total is how many bytes have been read, from the first on. It may be asked
+// from any goroutine.
+func (s *source) Total() uint64 { return s.total.Load() }
 
 // release gives the buffer back; nothing in it is wanted any more.
 func (s *source) release() {

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"io"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -18,7 +19,7 @@ type Writer struct {
 	n    int                   // bytes gathered
 	err  error
 
-	total uint64 // bytes written so far
+	total atomic.Uint64 // bytes written so far
 }
 
 // NewWriter returns a Writer that gathers up to DefaultBuffer bytes.
@@ -74,8 +75,9 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// Total is how many bytes have been written, from the first on.
-func (w *Writer) Total() uint64 { return w.total }
+// Total is how many bytes have been written, from the first on. It may be
+// asked from any goroutine.
+func (w *Writer) Total() uint64 { return w.total.Load() }
 
 // Empty reports whether nothing waits to be flushed.
 func (w *Writer) Empty() bool { return w.n == 0 }
@@ -92,7 +94,7 @@ func (w *Writer) write(p []byte) {
 	if w.raw == nil {
 		var n int
 		n, w.err = w.dst.Write(p)
-		w.total += uint64(n)
+		w.total.Add(uint64(n))
 		return
 	}
 	if w.give == nil {
@@ -102,7 +104,7 @@ func (w *Writer) write(p []byte) {
 	if err := w.raw.Write(w.give); err != nil {
 		w.err = named(err, "write")
 	}
-	w.total += uint64(len(p) - len(w.rest))
+	w.total.Add(uint64(len(p) - len(w.rest)))
 	w.rest = nil
 }
 
