@@ -84,7 +84,10 @@ func TestMetrics_Named(t *testing.T) {
 	const plain = `\bfenceproxy_[a-z_]*[a-z]`
 	names := map[string]string{"the dashboard": plain, "the rules": plain, "README.md": "`fenceproxy_[a-z_]+`"}
 	rules := read(t, "deploy/prometheus/rules/fenceproxy.yml")
-	for where, text := range map[string]string{"the dashboard": read(t, "deploy/grafana/dashboards/fenceproxy.json"), "the rules": rules, "README.md": read(t, "README.md")} {
+	texts := map[string]string{
+		"the dashboard": read(t, "deploy/grafana/dashboards/fenceproxy.json"), "the rules": rules, "README.md": read(t, "README.md"),
+	}
+	for where, text := range texts {
 		found := regexp.MustCompile(names[where]).FindAllString(text, -1)
 		if len(found) == 0 {
 			t.Errorf("%s names no metric", where)
@@ -102,7 +105,11 @@ func TestMetrics_Named(t *testing.T) {
 	if len(alerts) != len(anchors) || len(alerts) == 0 {
 		t.Fatalf("got %d alerts and %d runbooks, want as many", len(alerts), len(anchors))
 	}
+	runbook := read(t, "docs/runbook.md")
 	for i, alert := range alerts {
+		if !strings.Contains(runbook, "\n### "+alert[1]+"\n") {
+			t.Errorf("docs/runbook.md has no section %s", alert[1])
+		}
 		if got, want := anchors[i][1], strings.ToLower(alert[1]); got != want {
 			t.Errorf("%s: got anchor %s, want %s", alert[1], got, want)
 		}
