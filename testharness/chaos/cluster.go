@@ -179,11 +179,11 @@ func (c *cluster) endpoints(client string) []string {
 // all, since an etcd knows its members by them.
 func (c *cluster) openForks() (err error) {
 	for m := range members {
-		c.forks[m], err = fault.NewFork(func(from netip.AddrPort) *fault.Link {
+		c.forks[m], err = fault.NewFork(func(from, to netip.AddrPort) *fault.Link {
 			if c.pids[m].Load() == 0 {
 				return nil // nobody is there, whoever dials, and they do so often
 			}
-			return c.links[linkName(c.dialled(from), memberName(m))]
+			return c.links[linkName(c.dialled(from, to), memberName(m))]
 		})
 		if err != nil {
 			return err
@@ -193,12 +193,12 @@ func (c *cluster) openForks() (err error) {
 }
 
 // dialled is the name of the member that a connection comes from, or "".
-func (c *cluster) dialled(from netip.AddrPort) string {
+func (c *cluster) dialled(from, to netip.AddrPort) string {
 	var pids []int
 	for m := range members {
 		pids = append(pids, int(c.pids[m].Load()))
 	}
-	pid, err := child.Dialled(from, pids...)
+	pid, err := child.Dialled(from, to, pids...)
 	if err != nil || pid == 0 {
 		return "" // one that has just been started dials again
 	}

@@ -10,9 +10,10 @@ import (
 )
 
 // Dialled says which of several processes of this machine has the socket that a
-// connection comes from, an IPv4 address. 0 is none of them.
-func Dialled(from netip.AddrPort, pids ...int) (int, error) {
-	socket, err := socketAt(from)
+// connection comes from. Both its addresses are needed, IPv4, for the kernel gives
+// one port to several connections that go to different places. 0 is none of them.
+func Dialled(from, to netip.AddrPort, pids ...int) (int, error) {
+	socket, err := socketOf(from, to)
 	if err != nil || socket == "" {
 		return 0, err
 	}
@@ -32,22 +33,19 @@ func Dialled(from netip.AddrPort, pids ...int) (int, error) {
 	return 0, nil
 }
 
-// socketAt is what a link to the file of a TCP socket says whose own address is
-// at, or "" if there is none.
-func socketAt(at netip.AddrPort) (string, error) {
+// socketOf is what a link to the file of a TCP socket says that is connected from
+// one address to another, or "" if there is none.
+func socketOf(from, to netip.AddrPort) (string, error) {
 	table, err := os.Open("/proc/net/tcp")
 	if err != nil {
 		return "", fmt.Errorf("look for a socket: %w", err)
 	}
 	defer table.Close()
-	// proc_net_tcp: the address is one number in the machine's byte order,
-	// which is little-endian wherever this runs.
-	ip := at.Addr().Unmap().As4()
-	local := fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], at.Port())
+	local, remote := inTable(from), inTable(to)
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > 9 && fields[1] == local {
+		if len(fields) > 9 && fields[1] == local && fields[2] == remote {
 			return "socket:[" + fields[9] + "]", nil
 		}
 	}
@@ -55,4 +53,11 @@ func socketAt(at netip.AddrPort) (string, error) {
 		return "", fmt.Errorf("look for a socket: %w", err)
 	}
 	return "", nil
+}
+
+// inTable is an address as proc_net_tcp has it: one number in the machine's byte
+// order, which is little-endian wherever this runs, and the port.
+func inTable(a netip.AddrPort) string {
+	ip := a.Addr().Unmap().As4()
+	return fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], a.Port())
 }

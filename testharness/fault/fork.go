@@ -11,13 +11,13 @@ import (
 // by a link of its own: for those that can be told one address of another only.
 type Fork struct {
 	listener *net.TCPListener
-	pick     func(from netip.AddrPort) *Link
+	pick     func(from, to netip.AddrPort) *Link
 	running  sync.WaitGroup // accept, and lead of each connection
 }
 
 // NewFork opens a fork on a free port of loopback. pick says by which link a
-// connection goes on, by where it comes from; it is reset if that is nil.
-func NewFork(pick func(from netip.AddrPort) *Link) (*Fork, error) {
+// connection goes on, by its addresses; it is reset if that is nil.
+func NewFork(pick func(from, to netip.AddrPort) *Link) (*Fork, error) {
 	listener, err := listen()
 	if err != nil {
 		return nil, fmt.Errorf("open a fork: %w", err)
@@ -49,7 +49,7 @@ func (f *Fork) accept() {
 
 func (f *Fork) lead(from *net.TCPConn) {
 	defer f.running.Done()
-	link := f.pick(from.RemoteAddr().(*net.TCPAddr).AddrPort())
+	link := f.pick(from.RemoteAddr().(*net.TCPAddr).AddrPort(), from.LocalAddr().(*net.TCPAddr).AddrPort())
 	if link == nil || !link.enter(from) {
 		reset(from)
 	}

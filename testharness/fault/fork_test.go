@@ -27,7 +27,7 @@ func TestFork(t *testing.T) {
 		links[i] = link
 	}
 	by := make(chan *fault.Link, 1)
-	fork, err := fault.NewFork(func(from netip.AddrPort) *fault.Link { return <-by })
+	fork, err := fault.NewFork(func(_, _ netip.AddrPort) *fault.Link { return <-by })
 	if err != nil {
 		t.Fatal(err)
 	}
