@@ -238,15 +238,13 @@ func TestClaimer_NeverEndsALaterHolder(t *testing.T) {
 			s.claim("a", 41)
 			stale := s.begun("a", 41, 1)
 			later := start(t, s.claimer(holder("a", 43), evictAfter(time.Hour)), "a", 43)
-			s.waiting(1)
-			before := s.claimBackends()
+			before := s.claimBackends(1)
 			e := holder("a", c.token) // as this claim's proxy saw etcd some time ago
 			e.after = func() { e.hold("a", 43) }
 			o := &observer{}
 			// Not to be overtaken before it is stopped.
 			claim := start(t, s.claimer(e, evictAfter(300*time.Millisecond), func(c *fencing.Claimer) { c.Observer = o }), "a", c.token)
-			s.waiting(2)
-			backend := slices.DeleteFunc(s.claimBackends(), func(pid int) bool { return slices.Contains(before, pid) })[0]
+			backend := slices.DeleteFunc(s.claimBackends(2), func(pid int) bool { return slices.Contains(before, pid) })[0]
 			// Its backend sleeps through the later claim and its holder's check.
 			if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
@@ -276,17 +274,21 @@ func TestClaimer_NeverEndsALaterHolder(t *testing.T) {
 	}
 }
 
-// claimBackends returns the backends of claims that wait for a lock.
-func (s *stack) claimBackends() []int {
+// claimBackends waits for n claims that wait for a lock, and returns their
+// backends: a second look might miss one that looks up for a moment.
+func (s *stack) claimBackends(n int) (pids []int) {
 	s.t.Helper()
-	rows, err := s.root().Query(s.t.Context(), "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '"+fencing.ClaimApplication+"'")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := s.root()
+	poll.Until(s.t, "claims that wait for a lock", func() bool {
+		rows, err := conn.Query(s.t.Context(), "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '"+fencing.ClaimApplication+"'")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if pids, err = pgx.CollectRows(rows, pgx.RowTo[int]); err != nil {
+			s.t.Fatal(err)
+		}
+		return len(pids) == n
+	})
 	return pids
 }
 
