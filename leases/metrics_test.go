@@ -5,9 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/samples"
 )
 
 // What becomes of a lock, and the samples that tell of it.
@@ -16,13 +15,11 @@ func TestMetrics_Move(t *testing.T) {
 	client := newClient(t, etcd.Endpoint())
 	locker, metrics := leases.NewLocker(client), leases.NewMetrics()
 	locker.Metrics = metrics
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(metrics)
 
 	check := func(what string, want map[string]float64) {
 		t.Helper()
 		poll(t, what, func() bool {
-			got := samples(t, reg)
+			got := samples.Of(t, metrics)
 			for name, n := range want {
 				if got[name] != n {
 					return false
@@ -32,19 +29,19 @@ func TestMetrics_Move(t *testing.T) {
 		})
 	}
 	first := acquire(t, locker, "k")
-	check("a free lock", map[string]float64{"acquisitions_total acquired": 1, "acquisition_seconds acquired": 1, "contended_total": 0})
+	check("a free lock", map[string]float64{"lock_acquisitions_total acquired": 1, "lock_acquisition_seconds acquired": 1, "lock_contended_total": 0})
 	if _, err := locker.TryAcquire(testContext(t), "k"); !errors.Is(err, leases.ErrTaken) {
 		t.Fatalf("got %v, want ErrTaken", err)
 	}
-	check("one that is taken", map[string]float64{"acquisitions_total acquired": 1, "acquisitions_total taken": 1, "contended_total": 1})
+	check("one that is taken", map[string]float64{"lock_acquisitions_total acquired": 1, "lock_acquisitions_total taken": 1, "lock_contended_total": 1})
 	waiting := acquireLater(t, testContext(t), locker, client, "k", 2)
 	if err := first.Release(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	second := wait(t, "the lock", waiting).lease
-	check("one that was waited for", map[string]float64{"acquisitions_total acquired": 2, "contended_total": 2, "expirations_total": 0})
+	check("one that was waited for", map[string]float64{"lock_acquisitions_total acquired": 2, "lock_contended_total": 2, "lock_expirations_total": 0})
 	revoke(t, client, second.ID())
-	check("one that was lost", map[string]float64{"expirations_total": 1})
+	check("one that was lost", map[string]float64{"lock_expirations_total": 1})
 	if _, err := locker.TryAcquire(testContext(t), ""); !errors.Is(err, leases.ErrInvalid) {
 		t.Fatalf("got %v, want ErrInvalid", err)
 	}
@@ -53,7 +50,7 @@ func TestMetrics_Move(t *testing.T) {
 	if _, err := locker.TryAcquire(ended, "other"); err == nil {
 		t.Fatal("got a lock under a context that had ended")
 	}
-	check("what was no attempt", map[string]float64{"acquisitions_total invalid": 1, "acquisitions_total given_up": 1, "contended_total": 2})
+	check("what was no attempt", map[string]float64{"lock_acquisitions_total invalid": 1, "lock_acquisitions_total given_up": 1, "lock_contended_total": 2})
 }
 
 // Renewals are counted, and the lost lock of an etcd that is gone.
@@ -62,38 +59,15 @@ func TestMetrics_Renewals(t *testing.T) {
 	relay := startRelay(t, etcd.Endpoint())
 	locker, metrics := leases.NewLocker(newClient(t, relay.Endpoint())), leases.NewMetrics()
 	locker.Metrics, locker.TTL = metrics, 2e9
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(metrics)
 	acquire(t, locker, "k")
-	poll(t, "a renewal", func() bool { return samples(t, reg)["renewals_total renewed"] > 0 })
-	if got := samples(t, reg)["renewals_total failed"]; got != 0 {
+	poll(t, "a renewal", func() bool { return samples.Of(t, metrics)["lock_renewals_total renewed"] > 0 })
+	if got := samples.Of(t, metrics)["lock_renewals_total failed"]; got != 0 {
 		t.Errorf("failed: got %v, want 0", got)
 	}
 	relay.Cut()
 	poll(t, "a failed renewal, and the lock's loss", func() bool {
-		got := samples(t, reg)
-		return got["renewals_total failed"] > 0 && got["expirations_total"] == 1
+		got := samples.Of(t, metrics)
+		return got["lock_renewals_total failed"] > 0 && got["lock_expirations_total"] == 1
 	})
 	relay.Mend()
-}
-
-// samples returns what a registry has, by the name behind fenceproxy_lock_ and the
-// label's value: of a histogram how many there were.
-func samples(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			name := f.GetName()[len("fenceproxy_lock_"):]
-			for _, l := range m.GetLabel() {
-				name += " " + l.GetValue()
-			}
-			all[name] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return all
 }

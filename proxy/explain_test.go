@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/samples"
 )
 
 // What explain says of statements that are often misjudged.
@@ -189,25 +190,10 @@ func explainedChecks(all []proxy.Explanation) (early, late int) {
 	return early, len(lates)
 }
 
-func checksSent(t *testing.T, registry *prometheus.Registry) (sent [2]int) {
+func checksSent(t *testing.T, registry *prometheus.Registry) [2]int {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() != "fenceproxy_checks_total" {
-				continue
-			}
-			if m.GetLabel()[0].GetValue() == "early" {
-				sent[0] = int(m.GetCounter().GetValue())
-			} else {
-				sent[1] = int(m.GetCounter().GetValue())
-			}
-		}
-	}
-	return sent
+	all := samples.Gather(t, registry)
+	return [2]int{int(all["checks_total early"]), int(all["checks_total late"])}
 }
 
 // A session without a tag is told what its writes would hear where that is

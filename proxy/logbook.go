@@ -102,8 +102,13 @@ func (s *session) tellEviction(victim string, by ...any) {
 	s.named().Info(LogSessionEvicted, append([]any{"victim", victim}, by...)...)
 }
 
+// shownTag is the tag that the session has, or is about to have.
 func (s *session) shownTag() fencing.Tag {
-	s.srv.mu.Lock()
-	defer s.srv.mu.Unlock()
-	return s.tag
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.coming) > 0 {
+		return s.coming
+	}
+	tag, _, _ := s.mirror.tag()
+	return tag
 }

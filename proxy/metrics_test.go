@@ -1,26 +1,14 @@
 package proxy_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
+	"github.com/fenceproxy/fenceproxy/testharness/samples"
 )
-
-// counted returns the value of a counter without labels.
-func counted(t *testing.T, c prometheus.Counter) float64 {
-	t.Helper()
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(c)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return families[0].GetMetric()[0].GetCounter().GetValue()
-}
 
 // A session is counted as tagged once, when it presents a pair of a key and a
 // token, whatever becomes of it, and not when it only might.
@@ -41,14 +29,14 @@ func TestMetrics_Tagged(t *testing.T) {
 		{"one that is refused", []string{"SET fence.key = 'k'; SET fence.token = 7"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := counted(t, server.Metrics.Tagged)
+			before := samples.Of(t, server.Metrics.Tagged)["sessions_tagged_total"]
 			conn := s.session(0, "", 0)
 			for _, sql := range c.sqls {
 				if _, err := conn.PgConn().Exec(t.Context(), sql).ReadAll(); err != nil && code(err) != "LF002" {
 					t.Errorf("%s: %v", sql, err)
 				}
 			}
-			if got := counted(t, server.Metrics.Tagged) - before; got != c.want {
+			if got := samples.Of(t, server.Metrics.Tagged)["sessions_tagged_total"] - before; got != c.want {
 				t.Errorf("got %v more, want %v", got, c.want)
 			}
 		})
@@ -68,7 +56,7 @@ func TestMetrics_RefusalsMissingCheck(t *testing.T) {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 	for label, want := range map[string]float64{"3F000": 1, "42883": 0} {
-		if got := counted(t, server.Metrics.Refusals.WithLabelValues(label)); got != want {
+		if got := samples.Of(t, server.Metrics.Refusals)["refusals_total "+label]; got != want {
 			t.Errorf("code %s: got %v, want %v", label, got, want)
 		}
 	}
@@ -104,46 +92,25 @@ func TestMetrics_Move(t *testing.T) {
 		{"a code of the protocol's", []string{"DO $$ BEGIN RAISE SQLSTATE '08P01'; END $$"}, map[string]bool{"protocol_errors_total 08P01": true}},
 		{"a code that looks like one", []string{"DO $$ BEGIN RAISE SQLSTATE '08XYZ'; END $$"}, map[string]bool{"protocol_errors_total 08XYZ": false, "protocol_errors_total 08000": true}},
 	} {
-		before := samples(t, reg)
+		before := samples.Gather(t, reg)
 		for _, sql := range c.sqls {
 			_, _ = conn.PgConn().Exec(t.Context(), sql).ReadAll()
 		}
-		after := samples(t, reg)
+		after := samples.Gather(t, reg)
 		for name, want := range c.grew {
 			if got := after[name] > before[name]; got != want {
 				t.Errorf("%s: %s went from %v to %v, want growth: %v", c.name, name, before[name], after[name], want)
 			}
 		}
 	}
-	before := samples(t, reg)
+	before := samples.Gather(t, reg)
 	s.tag(conn, "k", 1)
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	poll.Until(t, "the end of the session ends its section, and its bytes stay", func() bool {
-		after := samples(t, reg)
+		after := samples.Gather(t, reg)
 		return after["critical_section_seconds"] == before["critical_section_seconds"]+1 && server.Sessions() == 0 &&
 			after["bytes_total client_to_proxy"] > before["bytes_total client_to_proxy"]
 	})
-}
-
-// samples returns what a registry has, by the name without its prefix and the
-// label's value: of a histogram how many there were.
-func samples(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			name := strings.TrimPrefix(f.GetName(), "fenceproxy_")
-			for _, l := range m.GetLabel() {
-				name += " " + l.GetValue()
-			}
-			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return all
 }

@@ -5,27 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/samples"
 )
 
-// untaggedWrites returns the values of the metric by action.
-func untaggedWrites(t *testing.T, server *proxy.Server) map[string]float64 {
+// untaggedWrites returns the metric's value for an action.
+func untaggedWrites(t *testing.T, server *proxy.Server, action string) float64 {
 	t.Helper()
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(server.Metrics.UntaggedWrites)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
-		}
-	}
-	return got
+	return samples.Of(t, server.Metrics.UntaggedWrites)["untagged_writes_total "+action]
 }
 
 // newObserving makes a stack with a proxy that observes untagged writes.
@@ -58,7 +45,7 @@ func TestSession_ObservesUntagged(t *testing.T) {
 		for _, p := range protocols {
 			t.Run(string(p)+"/"+sql, func(t *testing.T) {
 				c := s.connect(s.as("app"))
-				before := untaggedWrites(t, server)
+				before := samples.Of(t, server.Metrics.UntaggedWrites)
 				if err := p.run(t.Context(), c, sql); err != nil && sql != "VACUUM t" {
 					t.Fatal(err)
 				}
@@ -67,7 +54,7 @@ func TestSession_ObservesUntagged(t *testing.T) {
 					if action == want {
 						expected = 1
 					}
-					if got := untaggedWrites(t, server)[action] - before[action]; got != expected {
+					if got := untaggedWrites(t, server, action) - before["untagged_writes_total "+action]; got != expected {
 						t.Errorf("%s: got %v, want %v", action, got, expected)
 					}
 				}
@@ -98,9 +85,9 @@ func TestSession_ObservesWithoutTag(t *testing.T) {
 				{"BEGIN", 0}, {"SELECT 1/0", 0}, {write, 0}, {"ROLLBACK", 0},
 				{write, 1},
 			} {
-				before := untaggedWrites(t, server)["observed"]
+				before := untaggedWrites(t, server, "observed")
 				_ = p.run(t.Context(), c, step.sql)
-				if got := untaggedWrites(t, server)["observed"] - before; got != step.want {
+				if got := untaggedWrites(t, server, "observed") - before; got != step.want {
 					t.Errorf("step %d, %s: got %v, want %v", i, step.sql, got, step.want)
 				}
 			}
@@ -147,7 +134,7 @@ func TestMetrics_UntaggedRejected(t *testing.T) {
 			t.Errorf("%v: got %q, want %q", p, got, want)
 		}
 	}
-	if got, want := untaggedWrites(t, s.servers[0])["rejected"], float64(len(protocols)); got != want {
+	if got, want := untaggedWrites(t, s.servers[0], "rejected"), float64(len(protocols)); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -42,7 +42,7 @@ type Credential struct {
 // verifies the client itself and logs in with the key that the proof reveals.
 func (s *session) sasl(offer []byte) error {
 	mechanisms := strings.Split(strings.TrimRight(string(offer), "\x00"), "\x00")
-	if s.encrypted() && s.srv.settings().Secrets != nil && slices.Contains(mechanisms, scram.MechanismPlain) {
+	if s.encrypted() && s.srv.Secrets != nil && slices.Contains(mechanisms, scram.MechanismPlain) {
 		if err := s.passThrough(offer); !errors.Is(err, ErrNoSecrets) {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *session) sasl(offer []byte) error {
 func (s *session) passThrough(offer []byte) error {
 	ctx, cancel := context.WithTimeout(s.srv.ctx, s.srv.settings().LoginTimeout)
 	defer cancel()
-	credential, err := s.srv.settings().Secrets.Credential(ctx, s.user)
+	credential, err := s.srv.Secrets.Credential(ctx, s.user)
 	if errors.Is(err, ErrNoSecrets) {
 		return err
 	}

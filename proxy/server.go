@@ -41,6 +41,8 @@ type Server struct {
 	Settings
 	Upstream Upstream
 	Claims   Claims
+	Locks    Locks   // nil: every session's fencing is FenceAccepted
+	Secrets  Secrets // nil: SCRAM is relayed only
 	// Mock makes up salts for users who don't exist. NewServer's is of its own;
 	// proxies behind one address need one that they share.
 	Mock        *scram.Mock
@@ -330,7 +332,7 @@ func (s *Server) retag(ses *session, tag fencing.Tag, former []fencing.Pair) {
 			delete(s.holders, l)
 		}
 	}
-	ses.tag, ses.listed = tag, all
+	ses.listed = all
 	for _, p := range all {
 		l := lock{ses.database, p.Key}
 		if s.holders[l] == nil {

@@ -66,7 +66,6 @@ type session struct {
 	rewritten   []byte                 // scratch of sendGuarded
 	awaitCommit bool                   // a late check stands before a COMMIT in flight
 
-	tag    fencing.Tag // guarded by srv.mu: what the session was tagged with last
 	listed fencing.Tag // guarded by srv.mu: what Evict finds the session by
 
 	replied  chan struct{} // closed when the reply pump has ended

@@ -8,9 +8,7 @@ import "time"
 type Settings struct {
 	Peers    []string // host:port of other proxies, asked about cancel keys that aren't known here
 	Policies Policies
-	Locks    Locks // nil: every session's fencing is FenceAccepted
 	TLS      ClientTLS
-	Secrets  Secrets // nil: SCRAM is relayed only
 
 	LoginTimeout time.Duration // from accept to the first ReadyForQuery
 	Sockets      Sockets
@@ -31,9 +29,8 @@ func (s *Server) settings() *Settings {
 	return &s.Settings
 }
 
-// Reload has the server go by other settings, while it serves; Locks must be the
-// same as before, and may not become nil. No session ends by it, but those that
-// have been idle for too long by the new settings.
+// Reload has the server go by other settings, while it serves. No session ends by
+// it, but those that have been idle for too long by the new settings.
 func (s *Server) Reload(to Settings) {
 	s.reloaded.Store(&to)
 	s.mu.Lock()

@@ -32,9 +32,7 @@ const (
 )
 
 // watched reports whether the session's locks are followed.
-func (s *session) watched() bool {
-	return s.policy.Fencing != FenceAccepted && s.srv.settings().Locks != nil
-}
+func (s *session) watched() bool { return s.policy.Fencing != FenceAccepted && s.srv.Locks != nil }
 
 // follow follows the locks of a tag, and gives up those of earlier ones if they
 // are many: a rollback can bring a tag back.
@@ -45,7 +43,7 @@ func (s *session) follow(tag fencing.Tag) {
 	if len(s.followed) > maxFollowed {
 		for key := range s.followed {
 			if tag.Token(key) == 0 {
-				s.srv.settings().Locks.Unfollow(key)
+				s.srv.Locks.Unfollow(key)
 				delete(s.followed, key)
 			}
 		}
@@ -58,14 +56,14 @@ func (s *session) follow(tag fencing.Tag) {
 			s.followed = map[string]struct{}{}
 		}
 		s.followed[p.Key] = struct{}{}
-		s.srv.settings().Locks.Follow(p.Key)
+		s.srv.Locks.Follow(p.Key)
 	}
 }
 
 // unfollow gives all up at the session's end.
 func (s *session) unfollow() {
 	for key := range s.followed {
-		s.srv.settings().Locks.Unfollow(key)
+		s.srv.Locks.Unfollow(key)
 	}
 	s.followed = nil
 }
@@ -90,7 +88,7 @@ func (s *session) foundStale() *fencing.Error {
 	ctx, cancel := context.WithTimeout(s.srv.ctx, firstSight)
 	defer cancel()
 	for _, p := range tag {
-		seen, known := s.srv.settings().Locks.Seen(ctx, p.Key)
+		seen, known := s.srv.Locks.Seen(ctx, p.Key)
 		switch {
 		case !known:
 		case seen.Newer(p.Token):

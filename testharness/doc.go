@@ -14,9 +14,10 @@
 // and slowed down, and plans of faults), chaos (all of it under such a plan),
 // steps (something broken at every step of a claim and of a write),
 // claims and idle (what claims and idle sessions cost), certs (certificates),
-// poll (how tests wait), environ (how they are told how much to do), command
-// (how programs begin and end). setup.sh installs or names what they need;
-// imports.sh keeps the import direction.
+// poll (how tests wait), dial (their plain sessions), samples (how they read
+// metrics), environ (how they are told how much to do), command (how programs
+// begin and end). setup.sh installs or names what they need; imports.sh keeps
+// the import direction.
 //
 // Nothing in it is imported by the packages that serve traffic.
 package testharness

@@ -16,6 +16,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/samples"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -162,17 +163,6 @@ func TestServe_MetricsMove(t *testing.T) {
 func TestClaimObserver_Changes(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	o := newClaimObserver(slog.New(slog.DiscardHandler), registry)
-	counts := func() map[string]float64 {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]float64{}
-		for _, f := range families {
-			got[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
-		}
-		return got
-	}
 	for _, c := range []struct {
 		name, timeline    string
 		epoch             int32
@@ -186,15 +176,15 @@ func TestClaimObserver_Changes(t *testing.T) {
 		{"an adopted lineage", "7/2", 2, 1, 1},
 	} {
 		o.ClaimDone(fencing.ClaimReport{Database: "app", Outcome: fencing.OutcomeHeld, Timeline: c.timeline, Epoch: c.epoch})
-		got := counts()
-		if got["fenceproxy_timeline_changes_total"] != c.timelines || got["fenceproxy_lineage_changes_total"] != c.epochs {
-			t.Errorf("%s: got %v timelines and %v lineages, want %v and %v", c.name, got["fenceproxy_timeline_changes_total"],
-				got["fenceproxy_lineage_changes_total"], c.timelines, c.epochs)
+		got := samples.Gather(t, registry)
+		if got["timeline_changes_total"] != c.timelines || got["lineage_changes_total"] != c.epochs {
+			t.Errorf("%s: got %v timelines and %v lineages, want %v and %v", c.name, got["timeline_changes_total"],
+				got["lineage_changes_total"], c.timelines, c.epochs)
 		}
 	}
 	for behind, revision := range map[float64]int64{0: 50, 3: 47} {
 		o.alarm.compared("app", fencing.Lineage{Epoch: 2, Cluster: "c", Highest: 50}, "c", revision)
-		if got := counts()["fenceproxy_etcd_behind_marks_revisions"]; got != behind {
+		if got := samples.Gather(t, registry)["etcd_behind_marks_revisions app"]; got != behind {
 			t.Errorf("revision %d: got %v behind, want %v", revision, got, behind)
 		}
 	}

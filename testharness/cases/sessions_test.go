@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/samples"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -249,20 +249,7 @@ func TestCase17_OneOfTwoLost(t *testing.T) {
 // refusals is what the first proxy's metric says of a code.
 func (r *rig) refusals(code fencing.Code) float64 {
 	r.t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(r.first.Server.Metrics.Refusals)
-	families, err := registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == string(code) {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
+	return samples.Of(r.t, r.first.Server.Metrics.Refusals)["refusals_total "+string(code)]
 }
 
 // Case 20: a session is idle when the next holder claims. Through its own

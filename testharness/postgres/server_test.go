@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
@@ -35,16 +36,6 @@ func TestMain(m *testing.M) {
 		select {}
 	}
 	os.Exit(m.Run())
-}
-
-func connect(t *testing.T, dsn string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	t.Cleanup(func() { conn.Close(context.Background()) })
-	return conn
 }
 
 func show(t *testing.T, conn *pgx.Conn, setting string) (value string) {
@@ -71,7 +62,7 @@ func TestNew_Settings(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := postgres.New(t, c.options)
-			if got := show(t, connect(t, s.DSN(postgres.Superuser, "postgres")), c.setting); got != c.want {
+			if got := show(t, dial.Connect(t, s.DSN(postgres.Superuser, "postgres")), c.setting); got != c.want {
 				t.Errorf("%s: got %s, want %s", c.setting, got, c.want)
 			}
 		})
@@ -80,12 +71,12 @@ func TestNew_Settings(t *testing.T) {
 
 func TestNew_UnixSocket(t *testing.T) {
 	s := postgres.New(t, postgres.Options{})
-	connect(t, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres", s.SocketDir(), s.Port()))
+	dial.Connect(t, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres", s.SocketDir(), s.Port()))
 }
 
 func TestNew_SCRAM(t *testing.T) {
 	s := postgres.New(t, postgres.Options{Auth: postgres.AuthSCRAM})
-	connect(t, s.DSN(postgres.Superuser, "postgres"))
+	dial.Connect(t, s.DSN(postgres.Superuser, "postgres"))
 	conn, err := pgx.Connect(t.Context(), strings.Replace(s.DSN(postgres.Superuser, "postgres"), ":test@", ":wrong@", 1))
 	if err == nil {
 		conn.Close(t.Context())
@@ -99,7 +90,7 @@ func TestStart_SCRAMRandomPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	connect(t, s.DSN(postgres.Superuser, "postgres"))
+	dial.Connect(t, s.DSN(postgres.Superuser, "postgres"))
 }
 
 func TestServer_RestartKeepsCommits(t *testing.T) {
@@ -115,7 +106,7 @@ func TestServer_RestartKeepsCommits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := postgres.New(t, postgres.Options{})
 			dsn := s.DSN(postgres.Superuser, "postgres")
-			before := connect(t, dsn)
+			before := dial.Connect(t, dsn)
 			if _, err := before.Exec(t.Context(), "create table kept as select 42 as n"); err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +120,7 @@ func TestServer_RestartKeepsCommits(t *testing.T) {
 				t.Error("a session outlived the restart")
 			}
 			var got int
-			if err := connect(t, dsn).QueryRow(t.Context(), "select n from kept").Scan(&got); err != nil || got != 42 {
+			if err := dial.Connect(t, dsn).QueryRow(t.Context(), "select n from kept").Scan(&got); err != nil || got != 42 {
 				t.Errorf("got %d, %v, want 42", got, err)
 			}
 		})
@@ -138,7 +129,7 @@ func TestServer_RestartKeepsCommits(t *testing.T) {
 
 func TestServer_KillEndsBackends(t *testing.T) {
 	s := postgres.New(t, postgres.Options{})
-	conn := connect(t, s.DSN(postgres.Superuser, "postgres"))
+	conn := dial.Connect(t, s.DSN(postgres.Superuser, "postgres"))
 	backend := int(conn.PgConn().PID())
 	// A stopped backend can't notice its postmaster's death by itself.
 	if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil {

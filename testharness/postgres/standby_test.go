@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/fault"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
@@ -19,7 +20,7 @@ func TestStart_StandbyStreamsFrom(t *testing.T) {
 	standby := postgres.New(t, postgres.Options{
 		Auth: postgres.AuthSCRAM, StandbyOf: primary, StreamFrom: link.Addr(), Config: []string{"wal_retrieve_retry_interval = 100ms"},
 	})
-	on := connect(t, primary.DSN(postgres.Superuser, "postgres"))
+	on := dial.Connect(t, primary.DSN(postgres.Superuser, "postgres"))
 	streaming := func() (n int) {
 		err := on.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_replication WHERE application_name = $1 AND state = 'streaming'",
 			postgres.StandbyName).Scan(&n)
@@ -35,7 +36,7 @@ func TestStart_StandbyStreamsFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	link.Set(fault.Open)
-	there := connect(t, standby.DSN(postgres.Superuser, "postgres"))
+	there := dial.Connect(t, standby.DSN(postgres.Superuser, "postgres"))
 	poll.Until(t, "the standby has caught up", func() bool {
 		var ok bool
 		err := there.QueryRow(t.Context(), "SELECT to_regclass('late') IS NOT NULL").Scan(&ok)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
@@ -46,8 +47,8 @@ func newGround(t *testing.T) *ground {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.etcd.Close)
-	admin := connect(t, g.pg.DSN(postgres.Superuser, "postgres"))
-	run(t, admin, "CREATE ROLE "+role+" LOGIN")
+	admin := dial.Connect(t, g.pg.DSN(postgres.Superuser, "postgres"))
+	dial.Exec(t, admin, "CREATE ROLE "+role+" LOGIN")
 	return g
 }
 
@@ -70,18 +71,18 @@ type lane struct {
 // newLane makes a lane whose proxies are new ones of proxies.
 func (g *ground) newLane(t *testing.T, name string, proxies func() program) *lane {
 	t.Helper()
-	root := connect(t, g.pg.DSN(postgres.Superuser, "postgres"))
-	run(t, root, "CREATE DATABASE "+name+" OWNER "+role)
+	root := dial.Connect(t, g.pg.DSN(postgres.Superuser, "postgres"))
+	dial.Exec(t, root, "CREATE DATABASE "+name+" OWNER "+role)
 	l := &lane{t: t, name: name, dsn: g.pg.DSN(postgres.Superuser, name), steps: &meter{}}
-	l.admin, l.surgeon = connect(t, l.dsn), connect(t, l.dsn)
+	l.admin, l.surgeon = dial.Connect(t, l.dsn), dial.Connect(t, l.dsn)
 	if _, _, err := fencing.Install(t.Context(), l.admin); err != nil {
 		t.Fatal(err)
 	}
-	owner := connect(t, g.pg.DSN(role, name))
-	run(t, owner, "CREATE SCHEMA "+role)
-	run(t, owner, schema)
+	owner := dial.Connect(t, g.pg.DSN(role, name))
+	dial.Exec(t, owner, "CREATE SCHEMA "+role)
+	dial.Exec(t, owner, schema)
 	owner.Close(context.Background())
-	run(t, l.admin, "SET search_path = "+role)
+	dial.Exec(t, l.admin, "SET search_path = "+role)
 	var err error
 	if l.etcd, err = leases.NewClient([]string{g.etcd.Endpoint()}, nil); err != nil {
 		t.Fatal(err)
@@ -139,22 +140,5 @@ func (l *lane) quiet() error {
 		if time.Now().After(late) {
 			return fmt.Errorf("%d sessions were left behind", busy)
 		}
-	}
-}
-
-func connect(t *testing.T, dsn string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
-	return c
-}
-
-func run(t *testing.T, c *pgx.Conn, sql string) {
-	t.Helper()
-	if _, err := c.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/environ"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/wire"
@@ -120,9 +121,9 @@ func newRaiser(t *testing.T) *raiser {
 	r.rig.ready = r.sign
 	r.rig.proxy = r.rig.startProxy(t, nil)
 	for via, proxy := range []string{r.rig.proxy, r.rig.startProxy(t, nil)} {
-		r.next[via] = connect(t, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", postgres.Superuser, proxy, r.lane.name))
+		r.next[via] = dial.Connect(t, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", postgres.Superuser, proxy, r.lane.name))
 	}
-	exec(t, r.lane.conn, raisedSetup)
+	dial.Exec(t, r.lane.conn, raisedSetup)
 	if err := r.sign(t.Context(), r.lane.conn); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/wire"
 )
@@ -72,20 +73,20 @@ func settings() []string {
 func newRigOn(t *testing.T, pg *postgres.Server, set func(*proxy.Server, *fencing.Store), databases ...string) *rig {
 	t.Helper()
 	r := &rig{pg: pg, holder: &holder{}, lanes: make(chan *lane, len(databases))}
-	admin := connect(t, r.pg.DSN("postgres", "postgres"))
+	admin := dial.Connect(t, r.pg.DSN("postgres", "postgres"))
 	version, err := strconv.Atoi(admin.PgConn().ParameterStatus("server_version")[:2])
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.version = version
-	exec(t, admin, "CREATE ROLE "+role+" LOGIN IN ROLE pg_signal_backend")
+	dial.Exec(t, admin, "CREATE ROLE "+role+" LOGIN IN ROLE pg_signal_backend")
 	for _, name := range databases {
-		exec(t, admin, "CREATE DATABASE "+name+" OWNER "+role)
-		l := &lane{name: name, conn: connect(t, r.pg.DSN("postgres", name))}
+		dial.Exec(t, admin, "CREATE DATABASE "+name+" OWNER "+role)
+		l := &lane{name: name, conn: dial.Connect(t, r.pg.DSN("postgres", name))}
 		if _, _, err := fencing.Install(t.Context(), l.conn); err != nil {
 			t.Fatal(err)
 		}
-		exec(t, l.conn, `CREATE TEMP VIEW session AS
+		dial.Exec(t, l.conn, `CREATE TEMP VIEW session AS
 			SELECT application_name AS name, pid, state, wait_event, wait_event_type, query FROM pg_stat_activity
 			WHERE datname = current_database() AND usename = 'app'`)
 		r.lanes <- l
@@ -200,21 +201,4 @@ func (l *lane) Exec(ctx context.Context, sql string) error {
 func (l *lane) True(ctx context.Context, sql string) (ok bool, err error) {
 	err = l.conn.QueryRow(ctx, "SELECT coalesce(("+sql+"), false)", pgx.QueryExecModeSimpleProtocol).Scan(&ok)
 	return ok, err
-}
-
-func connect(t *testing.T, dsn string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
-	return c
-}
-
-func exec(t *testing.T, c *pgx.Conn, sql string) {
-	t.Helper()
-	if _, err := c.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
 }

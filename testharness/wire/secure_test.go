@@ -11,6 +11,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/wire"
 )
@@ -49,13 +50,13 @@ func newSecureRig(t *testing.T, databases ...string) *rig {
 			"host all " + strings.Repeat("u", 63) + " all scram-sha-256",
 		},
 	})
-	admin := connect(t, pg.DSN("postgres", "postgres"))
+	admin := dial.Connect(t, pg.DSN("postgres", "postgres"))
 	for _, sql := range []string{
 		"CREATE ROLE clear LOGIN PASSWORD 'secret'", "CREATE ROLE scram LOGIN PASSWORD 'secret'", "CREATE ROLE nopassword LOGIN", "CREATE ROLE refused LOGIN",
 		"DO $$ BEGIN EXECUTE format('CREATE ROLE long LOGIN PASSWORD %L', repeat('x', 65530)); END $$",
 		"SET password_encryption = 'md5'", "CREATE ROLE md5 LOGIN PASSWORD 'secret'", "CREATE ROLE hashed LOGIN PASSWORD 'secret'",
 	} {
-		exec(t, admin, sql)
+		dial.Exec(t, admin, sql)
 	}
 	shown := &tls.Config{Certificates: []tls.Certificate{ca.Leaf("proxy")}}
 	return newRigOn(t, pg, func(server *proxy.Server, store *fencing.Store) {
