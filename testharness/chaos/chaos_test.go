@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/testharness/chaos"
+	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/history/check"
 )
 
@@ -73,7 +76,7 @@ func again(t *testing.T, o chaos.Options) (out string, status int) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	program, self := build(t, dir, "cmd/fenceproxy"), build(t, dir, "testharness/chaos/cmd")
-	for name, run := range map[string]func(*testing.T, chaos.Options){"fenced": fenced, "straight": straight} {
+	for name, run := range map[string]func(*testing.T, chaos.Options){"fenced": fenced, "straight": straight, "idle": idle} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait more than they work
 			run(t, options(t, program, self))
@@ -107,6 +110,22 @@ func straight(t *testing.T, o chaos.Options) {
 	}
 	if out, status := again(t, o); status != 1 || !strings.Contains(out, "was committed after one of token") {
 		t.Errorf("the same history again: got exit status %d, want 1 and what is wrong:\n%s", status, out)
+	}
+}
+
+// idle is a run whose workers do nothing: nothing is broken then, and nothing
+// shown. Nor is there by a history without theirs.
+func idle(t *testing.T, o chaos.Options) {
+	o.Duration, o.After, o.Takeovers, o.Workers = time.Second, 0, 0, 1
+	o.Workload = &chaos.Workload{
+		Command: []string{"sh", "-c", "cat >/dev/null"},
+		Collect: func(context.Context, *pgx.Conn) (history.Tables, error) { return history.Tables{}, nil },
+	}
+	if _, err := chaos.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "nothing to judge") {
+		t.Errorf("got %v, want an error that says that there is nothing to judge", err)
+	}
+	if out, status := again(t, o); status != 1 || !strings.Contains(out, "proves nothing") {
+		t.Errorf("its history: got exit status %d, want 1 and that it proves nothing:\n%s", status, out)
 	}
 }
 
@@ -144,18 +163,24 @@ func TestRun_Options(t *testing.T) {
 	cases := []struct {
 		name   string
 		change func(*chaos.Options)
+		want   string
 	}{
-		{"no workers", func(o *chaos.Options) { o.Workers = 0 }},
-		{"one key", func(o *chaos.Options) { o.Keys = 1 }},
-		{"no folder", func(o *chaos.Options) { o.Dir = "" }},
+		{"no workers", func(o *chaos.Options) { o.Workers = 0 }, "a worker and a proxy"},
+		{"one key", func(o *chaos.Options) { o.Keys = 1 }, "two keys"},
+		{"no folder", func(o *chaos.Options) { o.Dir = "" }, "a folder"},
+		{"no time", func(o *chaos.Options) { o.Duration = 0 }, "a time"},
+		{"no fenceproxy", func(o *chaos.Options) { o.Program = nil }, "the commands"},
+		{"no command of a worker", func(o *chaos.Options) { o.Workload.Command = nil }, "command of a worker"},
+		{"no way to collect", func(o *chaos.Options) { o.Workload.Collect = nil }, "how to collect"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := chaos.NewOptions(nil, nil)
+			o := chaos.NewOptions([]string{"true"}, []string{"true"})
 			o.Dir = filepath.Join(t.TempDir(), "history")
+			o.Workload = chaos.NewWorkload(o.Self, []string{"a", "b"})
 			c.change(&o)
-			if _, err := chaos.Run(t.Context(), o); err == nil {
-				t.Error("got nil, want an error")
+			if _, err := chaos.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error about %s", err, c.want)
 			}
 		})
 	}

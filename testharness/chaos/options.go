@@ -68,6 +68,12 @@ func (o *Options) check() error {
 		return errors.New("a run needs two keys at least, for transfers")
 	case o.Dir == "":
 		return errors.New("a run needs a folder for its history")
+	case o.Duration <= 0:
+		return errors.New("a run needs a time for its faults")
+	case len(o.Program) == 0 || len(o.Self) == 0:
+		return errors.New("a run needs the commands of fenceproxy and of its own parts")
+	case len(o.Workload.Command) == 0 || o.Workload.Collect == nil:
+		return errors.New("a workload needs the command of a worker, and how to collect what it wrote")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,9 @@ type run struct {
 	took    time.Duration
 }
 
+// errIdle is a run that proves nothing, whatever was broken in it.
+var errIdle = errors.New("no worker recorded a write that was acknowledged: there is nothing to judge")
+
 // Run carries out a run and judges it. An error means that there is nothing to
 // judge; that the promise was broken is no error, but stands in the Report. What
 // was started has ended when it returns, and the history is in Options.Dir.
@@ -64,6 +68,9 @@ func Run(ctx context.Context, options Options) (Result, error) {
 	h, err := history.Load(options.Dir)
 	if err != nil {
 		return Result{}, err
+	}
+	if !slices.ContainsFunc(h.Ops, func(op history.Op) bool { return op.Kind == history.KindWrite && op.Outcome == history.OutcomeOK }) {
+		return Result{}, errIdle
 	}
 	result := Result{Seed: options.Seed, Straight: options.Straight, Tally: r.crew.done(), Faults: map[string]int{}, Took: r.took,
 		Report: check.Check(h, options.Limits)}

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"log"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +23,8 @@ import (
 // the program fenceproxy, a folder for the history, and the command of a worker.
 // The run starts it again, as its members of etcd.
 func ExampleWorkload() {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // so that it clears up
+	defer stop()
 	if os.Args[1] == "part" {
 		must(chaos.Serve(ctx, os.Args[2:], os.Stdin, os.Stdout))
 		return

@@ -85,7 +85,7 @@ func TestLoad(t *testing.T) {
 		r.Begin(done)
 		done.Rows[0].N, done.Outcome = 3, history.OutcomeOK
 		r.End(done)
-		r.Begin(&history.Op{Kind: history.KindClaim})
+		r.Begin(&history.Op{Kind: history.KindClaim, Tag: []fencing.Pair{{Key: "k", Token: 7}}})
 		r.Add(history.Record{Fault: &history.Fault{Kind: "cut"}})
 		if err := r.Err(); err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestLoad(t *testing.T) {
 	for i := range h.Ops {
 		got = append(got, h.Ops[i].String())
 	}
-	want := []string{"a write k token 7: row 1 → ok", "a claim  → unknown", "b write k token 7: row 1 → ok", "b claim  → unknown"}
+	want := []string{"a write k token 7: row 1 → ok", "a claim k token 7 → unknown", "b write k token 7: row 1 → ok", "b claim k token 7 → unknown"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
@@ -118,18 +118,48 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// A history that says too little, or says one thing twice, is refused: what it
+// leaves out can't be held against anybody.
 func TestRead_Damaged(t *testing.T) {
+	const good = `{"op":{"worker":"w","seq":1,"kind":"write","tag":[{"Key":"k","Token":7}],"rows":[{"id":1,"key":"k","token":7}],"invoke":5}}`
+	ended := strings.Replace(good, `"invoke":5`, `"invoke":5,"return":6,"outcome":"ok"`, 1)
+	second := strings.Replace(ended, `"seq":1`, `"seq":2`, 1)
+	without := func(part string) string { return strings.Replace(second, part, "", 1) }
+	instead := func(part, other string) string { return strings.Replace(second, part, other, 1) }
+	read := func(seen string) string {
+		return `{"op":{"worker":"w","seq":2,"kind":"read","tag":[{"Key":"k","Token":7}],"invoke":7,"return":8,"outcome":"ok",` + seen + `}}`
+	}
 	for name, c := range map[string]struct{ line, word string }{
-		"a kind that there isn't":    {`{"op":{"kind":"nonsense"}}`, "nonsense"},
-		"a field that there isn't":   {`{"op":{"kind":"claim","outcom":"ok"}}`, "outcom"},
-		"a record that there isn't":  {`{"operation":{"kind":"claim"}}`, "operation"},
-		"a record that says nothing": {`{}`, "nothing"},
-		"something that isn't JSON":  {`claim`, "invalid"},
+		"nothing is wrong":                 {second, ""},
+		"a kind that there isn't":          {`{"op":{"kind":"nonsense"}}`, "nonsense"},
+		"a field that there isn't":         {`{"op":{"kind":"claim","outcom":"ok"}}`, "outcom"},
+		"a record that there isn't":        {`{"operation":{"kind":"claim"}}`, "operation"},
+		"a record that says nothing":       {`{}`, "nothing"},
+		"something that isn't JSON":        {`claim`, "invalid"},
+		"no worker":                        {without(`"worker":"w",`), "needs a worker"},
+		"no number":                        {without(`"seq":2,`), "needs a worker and a seq"},
+		"no kind":                          {without(`"kind":"write",`), "no kind"},
+		"no lock":                          {without(`"tag":[{"Key":"k","Token":7}],`), "under which lock"},
+		"no token":                         {instead(`"Token":7`, `"Token":0`), "under which key and token"},
+		"no beginning":                     {without(`"invoke":5,`), "when it began"},
+		"an answer without a time":         {without(`"return":6,`), "when it was answered"},
+		"an answer before it was asked":    {instead(`"return":6`, `"return":4`), "when it was answered"},
+		"a write without rows":             {without(`"rows":[{"id":1,"key":"k","token":7}],`), "which rows"},
+		"a row of a lock that isn't shown": {instead(`"id":1,"key":"k"`, `"id":1,"key":"other"`), "isn't under the lock"},
+		"a row of another token":           {instead(`"token":7`, `"token":8`), "isn't under the lock"},
+		"a read of no key":                 {read(`"seen":{"n":1,"count":0,"sum":0,"xor":0}`), "which of its keys"},
+		"a read of nothing":                {read(`"key":"k","seen":{"n":1,"floor":7,"count":0,"sum":0,"xor":0}`), "floor at 7"},
+		"another operation of the name":    {strings.Replace(ended, `"invoke":5`, `"invoke":6`, 1), "twice"},
+		"the name in another kind":         {strings.Replace(ended, `"kind":"write"`, `"kind":"claim"`, 1), "twice"},
+		"two ends":                         {ended + "\n" + ended, "twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := history.Read(strings.NewReader(`{"op":{"kind":"claim"}}` + "\n" + c.line + "\n"))
-			if err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), c.word) {
-				t.Errorf("got %v, want an error that names line and %s", err, c.word)
+			h, err := history.Read(strings.NewReader(good + "\n" + c.line + "\n"))
+			switch {
+			case c.word == "" && (err != nil || len(h.Ops) != 2):
+				t.Errorf("got %v and %v, want two operations", h, err)
+			case c.word != "" && (err == nil || !strings.Contains(err.Error(), "line ") || !strings.Contains(err.Error(), c.word)):
+				t.Errorf("got %v, want an error that names the line and %q", err, c.word)
 			}
 		})
 	}

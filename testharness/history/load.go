@@ -97,28 +97,27 @@ func (m *merge) read(from io.Reader) error {
 	lines.DisallowUnknownFields()
 	for number := 1; ; number++ {
 		var r Record
-		switch err := lines.Decode(&r); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err := lines.Decode(&r)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
-		case err != nil:
+		}
+		if err == nil {
+			err = m.take(r)
+		}
+		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
-		case !m.take(r):
-			return fmt.Errorf("line %d says nothing that is known", number)
 		}
 	}
 }
 
-// take takes a record in. It returns false for one without any of its fields.
-func (m *merge) take(r Record) bool {
+// errSilent is a record without any of its fields.
+var errSilent = errors.New("it says nothing that is known")
+
+// take takes a record in.
+func (m *merge) take(r Record) error {
 	switch {
 	case r.Op != nil:
-		n := name{r.Op.Worker, r.Op.Seq}
-		if at, ok := m.at[n]; ok {
-			m.history.Ops[at] = *r.Op
-			return true
-		}
-		m.at[n] = len(m.history.Ops)
-		m.history.Ops = append(m.history.Ops, *r.Op)
+		return m.op(r.Op)
 	case r.Lock != nil:
 		m.history.Locks = append(m.history.Locks, *r.Lock)
 	case r.Glance != nil:
@@ -130,9 +129,28 @@ func (m *merge) take(r Record) bool {
 	case r.Tables != nil:
 		m.history.Tables = *r.Tables
 	default:
-		return false
+		return errSilent
 	}
-	return true
+	return nil
+}
+
+// op takes an operation in, or its end.
+func (m *merge) op(o *Op) error {
+	if err := o.sound(); err != nil {
+		return err
+	}
+	n := name{o.Worker, o.Seq}
+	at, ok := m.at[n]
+	if !ok {
+		m.at[n] = len(m.history.Ops)
+		m.history.Ops = append(m.history.Ops, *o)
+		return nil
+	}
+	if err := o.follows(&m.history.Ops[at]); err != nil {
+		return err
+	}
+	m.history.Ops[at] = *o
+	return nil
 }
 
 func (m *merge) finish() *History {

@@ -74,8 +74,11 @@ func recheck(dir string, limits check.Limits, out io.Writer) error {
 	}
 	report := check.Check(h, limits)
 	report.Print(out)
-	if !report.OK() {
+	switch {
+	case !report.OK():
 		return errBroken
+	case len(report.Unjudged()) == len(report.Verdicts):
+		return errors.New("nothing happened that could be judged: the history proves nothing")
 	}
 	return nil
 }
