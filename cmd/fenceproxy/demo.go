@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	harness "github.com/fenceproxy/fenceproxy/testharness/command"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario/report"
 )
@@ -48,12 +50,16 @@ fenceproxy shows none, and refusals with the right code.`,
 			if c.list {
 				return c.printList(stories)
 			}
+			colour := wantsColour(c.stdout, env)
+			ctx, stdout, stop := harness.Audience(cmd.Context(), c.stdout)
+			defer stop()
+			c.stdout = stdout
 			out := c.stdout
 			if c.json {
 				out = io.Discard
 			}
-			c.timeline = scenario.NewTimeline(out, wantsColour(out, env))
-			if err := c.run(cmd.Context(), stories); err != nil || len(args) > 0 || c.all {
+			c.timeline = scenario.NewTimeline(out, colour && !c.json)
+			if err := c.run(ctx, stories); err != nil || len(args) > 0 || c.all {
 				return err
 			}
 			c.timeline.Heading("%d more scenarios: fenceproxy demo --list", len(scenario.Stories())-len(stories))
@@ -84,13 +90,16 @@ func (c *demoCommand) choose(names []string) ([]scenario.Story, error) {
 	for i, s := range stories {
 		byName[s.Name], known[i] = s, s.Name
 	}
-	chosen := make([]scenario.Story, len(names))
+	var chosen []scenario.Story
 	for i, name := range names {
 		s, ok := byName[name]
-		if !ok {
+		switch {
+		case !ok:
 			return nil, usagef("demo: no scenario %q%s; there are %s", name, didYouMean(name, known, asItIs), strings.Join(known, ", "))
+		case slices.Contains(names[:i], name):
+			return nil, usagef("demo: %s is named twice", name)
 		}
-		chosen[i] = s
+		chosen = append(chosen, s)
 	}
 	return chosen, nil
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -79,6 +82,7 @@ func TestDemo_Usage(t *testing.T) {
 	}{
 		"unknown":              {[]string{"demo", "no-such-story"}, "no scenario \"no-such-story\"; there are paused-holder, "},
 		"all and one":          {[]string{"demo", "--all", "waiter"}, "exclude each other"},
+		"the same twice":       {[]string{"demo", "waiter", "counter", "waiter"}, "waiter is named twice"},
 		"a report for nowhere": {[]string{"demo", "--report", filepath.Join(t.TempDir(), "no", "report.html")}, "--report: open "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +115,43 @@ func TestDemo_Interrupted(t *testing.T) {
 			text, err := os.ReadFile(page)
 			if err != nil || !strings.Contains(string(text), "Not played: ") || strings.Contains(string(text), "All as promised") {
 				t.Errorf("got a page of %d bytes, %v, want one that says what is missing", len(text), err)
+			}
+		})
+	}
+}
+
+// Whoever reads what is told may go, as head does; all that was started ends then.
+func TestDemo_ReaderGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		args  []string
+		lines int
+	}{
+		"demo": {[]string{"demo", "--all"}, 8},
+		"dev":  {[]string{"dev"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t)
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stderr bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), os.Args[0], c.args...)
+			cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+dir)
+			cmd.Stdout, cmd.Stderr = write, &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			write.Close()
+			for lines := bufio.NewScanner(read); c.lines > 0 && lines.Scan(); {
+				c.lines--
+			}
+			read.Close()
+			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "broken pipe") {
+				t.Errorf("got %v, %q, want exit status 1 and what broke", cmd.ProcessState, stderr.String())
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("got %v, %v left behind, want nothing", left, err)
 			}
 		})
 	}

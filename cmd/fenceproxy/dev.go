@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	harness "github.com/fenceproxy/fenceproxy/testharness/command"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -39,7 +40,9 @@ func newDev() *cobra.Command {
 next. Ctrl-C, or a terminal that closes, ends and removes all of it.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.run(cmd.Context(), cmd.OutOrStdout())
+			ctx, stdout, stop := harness.Audience(cmd.Context(), cmd.OutOrStdout())
+			defer stop()
+			return c.run(ctx, stdout)
 		},
 	}
 	flags := cmd.Flags()

@@ -22,11 +22,17 @@ const (
 var ErrUsage = errors.New("usage")
 
 // Main runs a program to its end and exits with its status: 0, 1 after an error,
-// which is printed behind the program's name, or 2 after ErrUsage. SIGINT and
-// SIGTERM end the context.
+// which is printed behind the program's name, or 2 after ErrUsage. SIGINT, SIGTERM,
+// a terminal that closes and a reader of its output who goes end the context.
 func Main(name string, run func(ctx context.Context, args []string, stdout, stderr io.Writer) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	ctx, stdout, leave := Audience(ctx, os.Stdout)
+	err := run(ctx, os.Args[1:], stdout, os.Stderr)
+	leave()
 	stop()
 	switch {
 	case err == nil:
