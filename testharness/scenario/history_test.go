@@ -88,6 +88,7 @@ func TestResult_Check(t *testing.T) {
 		"not protected":              {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, StaleCommits: 1, Rejections: refused.Rejections}}, "were committed through the proxy"},
 		"forged":                     {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, ForgedCommits: 1, Rejections: refused.Rejections}}, "numbers that no lock gave"},
 		"wrong rows":                 {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, Wrong: []string{"two"}, Rejections: refused.Rejections}}, "wrong through the proxy: two"},
+		"the holder was refused":     {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, Unfounded: 1, Rejections: refused.Rejections}}, "that nobody had shown"},
 		"nothing was refused":        {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced}}, "nothing was refused"},
 		"refused for another reason": {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, Rejections: []scenario.Rejection{{Code: fencing.CodeNotHolder}}}}, "with LF002"},
 	} {
@@ -97,6 +98,39 @@ func TestResult_Check(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A refusal for a higher token needs one that a session had an answer under.
+func TestJudge_Unfounded(t *testing.T) {
+	const lock, connected = scenario.KindLock, scenario.KindConnected
+	refused := func(token fencing.Token, code fencing.Code) scenario.Event {
+		return scenario.Event{Actor: "A", Kind: scenario.KindRefused, Key: "k", Token: token, Code: code}
+	}
+	both := []scenario.Event{event("A", lock, 2), event("A", connected, 2), event("B", lock, 3)}
+	for name, c := range map[string]struct {
+		last []scenario.Event
+		want int
+	}{
+		"of a holder":                  {[]scenario.Event{refused(2, fencing.CodeStale)}, 1},
+		"of one who was evicted":       {[]scenario.Event{refused(2, fencing.CodeEvicted)}, 1},
+		"of each":                      {[]scenario.Event{refused(2, fencing.CodeStale), refused(3, fencing.CodeStale)}, 2},
+		"of one who was followed":      {[]scenario.Event{event("B", connected, 3), refused(2, fencing.CodeStale)}, 0},
+		"of one who shows no such":     {[]scenario.Event{refused(9, fencing.CodeStale)}, 0},
+		"of one who shows nothing":     {[]scenario.Event{{Actor: "A", Kind: scenario.KindRefused, Code: fencing.CodeStale}}, 0},
+		"for another reason":           {[]scenario.Event{refused(2, fencing.CodeUnverified)}, 0},
+		"of the one who followed, too": {[]scenario.Event{event("B", connected, 3), refused(3, fencing.CodeStale)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := scenario.Judge(scenario.ArmFenced, append(both[:len(both):len(both)], c.last...)).Unfounded; got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+	story := scenario.Story{Live: true, Codes: []fencing.Code{fencing.CodeStale}}
+	live := scenario.Verdict{Arm: scenario.ArmFenced, Unfounded: 1, Rejections: []scenario.Rejection{{Code: fencing.CodeStale}}}
+	if err := scenario.NewResult(story, []scenario.Verdict{{Arm: scenario.ArmEtcd, StaleCommits: 1}, live}).Check(); err != nil {
+		t.Errorf("where a lost lock is enough: got %v, want nil", err)
 	}
 }
 

@@ -12,6 +12,7 @@ func liveLease() Story {
 		Wrong: `SELECT pg_catalog.format('%s, and not packed: A went on without a lock, or could not write with it', state) FROM orders WHERE state <> 'packed'`,
 		Right: "packed, says A",
 		Serve: []string{"--fencing", "live"},
+		Live:  true,
 		Codes: []fencing.Code{fencing.CodeStale},
 		Play: func(s *Stage) {
 			a := s.Worker("A")

@@ -45,7 +45,7 @@ func (r Result) Controls() []Verdict {
 
 // Check returns nil if the runs show what they are to show: damage in each
 // control run; through the proxy none, and refusals with the codes that the
-// story is about.
+// story is about, and of nobody who holds the lock.
 func (r Result) Check() error {
 	for _, v := range r.Controls() {
 		if !v.Damaged() {
@@ -60,6 +60,8 @@ func (r Result) Check() error {
 		return fmt.Errorf("%s: %d writes under numbers that no lock gave were committed through the proxy", r.Scenario, p.ForgedCommits)
 	case len(p.Wrong) > 0:
 		return fmt.Errorf("%s: wrong through the proxy: %s", r.Scenario, p.Wrong[0])
+	case p.Unfounded > 0 && !r.Story.Live:
+		return fmt.Errorf("%s: %d times a holder was told of a higher token through the proxy that nobody had shown", r.Scenario, p.Unfounded)
 	}
 	return r.checkCodes()
 }

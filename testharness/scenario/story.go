@@ -24,6 +24,7 @@ type Story struct {
 	Controls []Arm          // the runs that show the damage
 	Codes    []fencing.Code // what may refuse through the proxy; at least one of them must
 	Must     fencing.Code   // one of them that has to be heard, if it can be said which
+	Live     bool           // to have lost the lock is enough to be refused, though nobody has claimed it
 
 	Play func(*Stage)
 }

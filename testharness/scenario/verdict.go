@@ -27,11 +27,15 @@ type Verdict struct {
 	StaleCommits int `json:"stale_commits"`
 	// ForgedCommits counts the commits that were acknowledged under a number
 	// that nobody ever got with the lock.
-	ForgedCommits int         `json:"forged_commits"`
-	Rejections    []Rejection `json:"rejections"`
-	Rows          []string    `json:"rows"`
-	Wrong         []string    `json:"wrong"` // what of it should not be so
-	Events        []Event     `json:"events"`
+	ForgedCommits int `json:"forged_commits"`
+	// Unfounded counts the refusals for a higher token (LF001, LF005) of those whose
+	// numbers they had got with their locks, when no session had had an answer
+	// under a higher one: rightful holders, or former ones whom nobody followed.
+	Unfounded  int         `json:"unfounded"`
+	Rejections []Rejection `json:"rejections"`
+	Rows       []string    `json:"rows"`
+	Wrong      []string    `json:"wrong"` // what of it should not be so
+	Events     []Event     `json:"events"`
 }
 
 // Damaged says whether something happened that a lock is there to prevent.
@@ -54,6 +58,9 @@ func Judge(arm Arm, events []Event) Verdict {
 				v.StaleCommits++
 			}
 		case KindRefused:
+			if slices.Contains(tookOver, e.Code) && len(e.holds()) > 0 && !at.forged(e) && at.stale(e) == 0 {
+				v.Unfounded++
+			}
 			v.Rejections = append(v.Rejections, Rejection{e.Actor, e.Key, e.Token, e.Code, e.Code.Name(), e.Text})
 		case KindRows:
 			v.Rows = append(v.Rows, e.Text)
