@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,8 +159,23 @@ func (c *crew) kill(_ context.Context, target string) (func(context.Context) err
 	if err != nil {
 		return nil, err
 	}
-	_ = h.end() // "signal: killed", as meant
+	if err := h.end(); !killed(err) {
+		return nil, fmt.Errorf("it had ended by itself: %w", cmp.Or(err, errWithoutFault))
+	}
 	return func(context.Context) error { return c.start(h) }, nil
+}
+
+// errWithoutFault is what a worker ended with that wasn't told to.
+var errWithoutFault = errors.New("exit status 0")
+
+// killed reports whether a process ended as it does when it is killed.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signal() == syscall.SIGKILL
 }
 
 // end kills a worker's process and waits for it.

@@ -129,8 +129,8 @@ func takeover() *story {
 	s.write(10)
 	s.write(10)
 	s.holds(key, 20)
-	s.claim(20)
-	s.read(20)
+	opened := s.claim(20).Invoke
+	s.read(20).Opened = opened
 	s.refused(history.KindWrite, 10)
 	s.write(20)
 	s.refused(history.KindClaim, 10)

@@ -20,14 +20,16 @@ const (
 	Durable                       // I4: a mark is never below an acknowledged claim
 	Issued                        // I5: only a holder's token is ever accepted
 	Exact                         // I6: acknowledged is there once, refused isn't there
-	Progress                      // I7: the rightful holder is answered, in time, and refused for a higher claim only
+	Progress                      // I7: the rightful holder's claim is accepted, in time
+	Answers                       // I7: what the rightful holder asks then is answered, and not refused by us
+	Refusals                      // I7: nobody is told of a higher token that can't have been claimed
 	Several                       // I10: what moves between two locks adds up, and both of them are held
 	Linear                        // all of a key's operations together have an order
 )
 
 var invariantNames = map[Invariant]string{
 	Order: "I1 order", Barrier: "I2 barrier", Read: "I3 read barrier", Durable: "I4 durable", Issued: "I5 issued",
-	Exact: "I6 exactly once", Progress: "I7 progress", Several: "I10 several locks", Linear: "linearizable",
+	Exact: "I6 exactly once", Progress: "I7 progress", Answers: "I7 answers", Refusals: "I7 refusals", Several: "I10 several locks", Linear: "linearizable",
 }
 
 func (i Invariant) String() string {
@@ -195,10 +197,11 @@ func NewLimits() Limits {
 
 // Check runs all checkers.
 func Check(h *history.History, limits Limits) Report {
-	f := learn(h)
+	f := learn(h, limits)
 	order, barrier := f.order(), f.barrier()
+	progress, answers := f.progress(limits)
 	r := Report{[]Verdict{
-		order, barrier, f.read(), f.durable(), f.issued(), f.exact(), f.progress(limits), f.several(order, barrier), f.linear(limits),
+		order, barrier, f.read(), f.durable(), f.issued(), f.exact(), progress, answers, f.refusals(), f.several(order, barrier), f.linear(limits),
 	}}
 	for _, v := range r.Verdicts {
 		for i := range v.Violations {

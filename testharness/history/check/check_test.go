@@ -3,6 +3,7 @@ package check_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
@@ -287,6 +288,23 @@ func TestCheck_Linear(t *testing.T) {
 		s.refused(history.KindWrite, 20)
 		s.write(30)
 		right(t, s)
+	})
+	t.Run("a claim without an answer comes true long after it was given up", func(t *testing.T) {
+		for _, pause := range []time.Duration{0, time.Minute} {
+			s := takeover()
+			s.holds(key, 30)
+			op := s.do(history.Op{Worker: "lost", Kind: history.KindClaim, Tag: tag(key, 30)})
+			op.Outcome = history.OutcomeUnknown
+			s.Faults = []history.Fault{{Kind: "pause", Target: "proxy-1", Begin: op.Invoke, End: op.Return.Add(pause)}}
+			s.clock += 60e9
+			s.write(20)
+			s.refused(history.KindWrite, 20)
+			s.write(30)
+			got := verdict(check.Check(&s.History, check.NewLimits()), check.Linear)
+			if found, want := len(got.Violations) > 0, pause == 0; found != want {
+				t.Errorf("a proxy paused for %v: got %v, want a violation: %t", pause, got.Violations, want)
+			}
+		}
 	})
 	t.Run("a claim that was refused raises the mark all the same", func(t *testing.T) {
 		for name, change := range map[string]func(*history.Op){

@@ -18,18 +18,27 @@ type facts struct {
 	writer  map[int64]*history.Op           // who wrote, or meant to write, a row
 	claims  map[string][]*history.Op        // by key, in the order of Invoke
 	mine    map[string][]*history.Op        // the operations of a worker, in its own order
-	highest map[string][]fencing.Token      // by key, the highest token of the first i of those claims that was ever a holder's
+	highest map[string][]fencing.Token      // by key, the highest token that the first i of those claims may have raised the mark to
+	lastly  map[asking]history.Moment       // when a worker presented a pair for the last time, or was answered
 	holding map[fencing.Pair]history.Tenure // who was a holder, and when
+	faults  []history.Fault                 // in the order of Begin
 	end     history.Moment                  // when the last operation began or was answered
 	first   map[fencing.Pair]history.Moment // when a pair was claimed first, whatever came of it
 }
 
-func learn(h *history.History) *facts {
+// An asking is a worker that presents a pair.
+type asking struct {
+	worker string
+	pair   fencing.Pair
+}
+
+func learn(h *history.History, limits Limits) *facts {
 	f := &facts{
 		History: h, rows: map[string][]history.Row{}, there: map[int64]history.Row{}, writer: map[int64]*history.Op{},
 		claims: map[string][]*history.Op{}, mine: map[string][]*history.Op{}, first: map[fencing.Pair]history.Moment{},
-		highest: map[string][]fencing.Token{},
+		highest: map[string][]fencing.Token{}, lastly: map[asking]history.Moment{},
 		holding: history.Holdings(history.Tenures(h.Locks)),
+		faults:  slices.SortedFunc(slices.Values(h.Faults), func(a, b history.Fault) int { return cmp.Compare(a.Begin, b.Begin) }),
 	}
 	known := map[string]bool{}
 	for _, r := range h.Tables.Rows {
@@ -46,6 +55,8 @@ func learn(h *history.History) *facts {
 		f.end = max(f.end, op.Invoke, op.Return)
 		for _, p := range op.Tag {
 			known[p.Key] = true
+			a := asking{op.Worker, p}
+			f.lastly[a] = max(f.lastly[a], op.Invoke, op.Return)
 			if op.Kind == history.KindClaim && !unsent(op) {
 				f.claims[p.Key] = append(f.claims[p.Key], op)
 				if _, ok := f.first[p]; !ok {
@@ -65,8 +76,8 @@ func learn(h *history.History) *facts {
 		highest := []fencing.Token{0}
 		for i, op := range f.claims[key] {
 			token := op.Token(key)
-			if !f.held(key, token) {
-				token = 0 // it can't have been accepted
+			if answered := op.Outcome == history.OutcomeOK; answered && !f.held(key, token) || !answered && !f.mayRaise(op, fencing.Pair{Key: key, Token: token}, limits) {
+				token = 0
 			}
 			highest = append(highest, max(highest[i], token))
 		}

@@ -19,7 +19,7 @@ import (
 func (f *facts) linear(limits Limits) Verdict {
 	v := Verdict{Invariant: Linear}
 	for _, key := range f.keys {
-		steps := f.steps(key)
+		steps := f.steps(key, limits)
 		v.Judged += len(steps)
 		for _, w := range windows(steps) {
 			switch porcupine.CheckOperationsTimeout(w.model(), w.operations(), limits.Search) {
@@ -60,7 +60,8 @@ type step struct {
 	effect      effect
 	token       fencing.Token
 	first, last int64
-	ended       history.Moment
+	ended       history.Moment // Never for one without an answer, which need not take effect
+	settled     history.Moment // from when on it can't any more
 }
 
 // keepsState reports whether a step leaves the state as it was.
@@ -88,7 +89,7 @@ func (s *step) apply(now state) (bool, state) {
 }
 
 // steps are a key's operations that say something of its state, by Invoke.
-func (f *facts) steps(key string) []*step {
+func (f *facts) steps(key string, limits Limits) []*step {
 	var out []*step
 	for i := range f.Ops {
 		op := &f.Ops[i]
@@ -96,28 +97,35 @@ func (f *facts) steps(key string) []*step {
 		if token == 0 {
 			continue
 		}
-		if s := f.step(op, key, token); s != nil {
+		if s := f.step(op, key, token, limits); s != nil {
 			out = append(out, s)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *step) int { return cmp.Compare(a.op.Invoke, b.op.Invoke) })
 	// The first of a token's claims that may still be carried out stands for all.
-	maybe := map[fencing.Token]bool{}
+	maybe := map[fencing.Token]*step{}
 	return slices.DeleteFunc(out, func(s *step) bool {
-		again := maybe[s.token]
-		maybe[s.token] = again || s.effect == effectClaimMaybe
-		return again && s.effect == effectClaimMaybe
+		if s.effect != effectClaimMaybe {
+			return false
+		}
+		first := maybe[s.token]
+		if first == nil {
+			maybe[s.token] = s
+			return false
+		}
+		first.settled = max(first.settled, s.settled)
+		return true
 	})
 }
 
 // step is nil for an operation that says nothing: a refusal for another reason
 // than a higher mark, and a write without an answer that isn't there.
-func (f *facts) step(op *history.Op, key string, token fencing.Token) *step {
-	s := &step{op: op, token: token, ended: op.Ended()}
+func (f *facts) step(op *history.Op, key string, token fencing.Token, limits Limits) *step {
+	s := &step{op: op, token: token, ended: op.Ended(), settled: op.Ended()}
 	ok := op.Outcome == history.OutcomeOK
 	switch {
-	case f.maybe(op, key, token):
-		s.effect, s.ended = effectClaimMaybe, history.Never
+	case op.Kind == history.KindClaim && !ok && f.mayRaise(op, fencing.Pair{Key: key, Token: token}, limits):
+		s.effect, s.ended, s.settled = effectClaimMaybe, history.Never, f.settled(op, limits)
 	case op.Outcome == history.OutcomeRefused:
 		// Of several locks it isn't known which of them was lost.
 		if op.Code != fencing.CodeStale || len(op.Tag) > 1 || op.Kind == history.KindRelease || op.Kind == history.KindAcquire {
@@ -144,20 +152,4 @@ func (f *facts) step(op *history.Op, key string, token fencing.Token) *step {
 		return nil
 	}
 	return s
-}
-
-// maybe reports whether a claim may have raised the mark of one of its keys, or
-// may do so later, though nobody was told: it wasn't answered, or not in time
-// (LF008, LF003), or refused for another of its keys, or before its client's turn
-// came, upon which the session's next statement claims again. A token that never
-// was a holder's doesn't count, for it may never be accepted.
-func (f *facts) maybe(op *history.Op, key string, token fencing.Token) bool {
-	if op.Kind != history.KindClaim || op.Outcome == history.OutcomeOK {
-		return false
-	}
-	if op.Outcome == history.OutcomeUnknown {
-		return f.held(key, token)
-	}
-	stale := op.Code == fencing.CodeStale && len(op.Tag) == 1
-	return op.Code != "" && !stale && f.held(key, token)
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -15,13 +16,11 @@ import (
 // after its answer, or to when it was due, while nothing that they needed was
 // broken or had been shortly before. What else they asked then must have been
 // answered, and not with a refusal of ours in a session whose claim was
-// acknowledged. And nobody is ever told of a higher token that no holder had
-// claimed.
-func (f *facts) progress(limits Limits) Verdict {
-	v := Verdict{Invariant: Progress}
+// acknowledged.
+func (f *facts) progress(limits Limits) (v, answers Verdict) {
+	v.Invariant, answers.Invariant = Progress, Answers
 	for i := range f.Ops {
 		op := &f.Ops[i]
-		f.overtaken(op, &v)
 		until, late := op.Return, false
 		if due := op.Invoke.Add(limits.Claim); op.Kind == history.KindClaim && (until == 0 || until > due) {
 			until, late = due, true
@@ -31,7 +30,7 @@ func (f *facts) progress(limits Limits) Verdict {
 			continue
 		}
 		if op.Kind != history.KindClaim {
-			f.answered(op, &v)
+			f.answered(op, &answers)
 			continue
 		}
 		ended := op.Code == fencing.CodeEvicted || op.Outcome == history.OutcomeUnknown
@@ -41,12 +40,12 @@ func (f *facts) progress(limits Limits) Verdict {
 		v.Judged++
 		switch {
 		case late:
-			v.Violations = append(v.Violations, f.hindered(op, fmt.Sprintf("a rightful holder's claim was not answered within %v", limits.Claim)))
+			v.Violations = append(v.Violations, f.hindered(Progress, op, fmt.Sprintf("a rightful holder's claim was not answered within %v", limits.Claim)))
 		case op.Outcome != history.OutcomeOK:
-			v.Violations = append(v.Violations, f.hindered(op, "a rightful holder's claim was not accepted"))
+			v.Violations = append(v.Violations, f.hindered(Progress, op, "a rightful holder's claim was not accepted"))
 		}
 	}
-	return v
+	return v, answers
 }
 
 // answered is for reads and writes in a session that was opened when nothing
@@ -58,32 +57,41 @@ func (f *facts) answered(op *history.Op, v *Verdict) {
 	v.Judged++
 	switch {
 	case op.Outcome == history.OutcomeUnknown:
-		v.Violations = append(v.Violations, f.hindered(op, "a rightful holder was not answered"))
+		v.Violations = append(v.Violations, f.hindered(Answers, op, "a rightful holder was not answered"))
 	case op.Claimed && strings.HasPrefix(string(op.Code), "LF"):
-		v.Violations = append(v.Violations, f.hindered(op, "a rightful holder was refused, whose claim had been acknowledged"))
+		v.Violations = append(v.Violations, f.hindered(Answers, op, "a rightful holder was refused, whose claim had been acknowledged"))
 	}
 }
 
-// overtaken looks whether there is a claim of a higher token behind each refusal
-// that says so. A session that presented another tag before may be told of that.
-func (f *facts) overtaken(op *history.Op, v *Verdict) {
-	if op.Code != fencing.CodeStale && op.Code != fencing.CodeEvicted || op.Retag || op.Kind == history.KindAcquire || op.Kind == history.KindRelease {
-		return
-	}
-	v.Judged++
-	for _, p := range op.Tag {
-		begun := f.claims[p.Key]
-		n := sort.Search(len(begun), func(i int) bool { return begun[i].Invoke > op.Return })
-		if f.highest[p.Key][n] > p.Token {
-			return
+// refusals looks whether a claim may have raised the mark above the token before
+// each answer that says so. A session that presented another tag before may be
+// told of that.
+func (f *facts) refusals() Verdict {
+	v := Verdict{Invariant: Refusals}
+	for i := range f.Ops {
+		op := &f.Ops[i]
+		if op.Code != fencing.CodeStale && op.Code != fencing.CodeEvicted || op.Retag || op.Kind == history.KindAcquire || op.Kind == history.KindRelease {
+			continue
+		}
+		v.Judged++
+		if !slices.ContainsFunc(op.Tag, func(p fencing.Pair) bool { return f.overtaken(p, op.Return) }) {
+			v.Violations = append(v.Violations, Violation{Invariant: Refusals, Key: op.Tag[0].Key, Piece: []fmt.Stringer{op},
+				Text: "a holder was told of a higher token, and nobody can have claimed one"})
 		}
 	}
-	v.Violations = append(v.Violations, Violation{Invariant: Progress, Key: op.Tag[0].Key, Piece: []fmt.Stringer{op},
-		Text: "a holder was told of a higher token, and nobody had claimed one"})
+	return v
 }
 
-func (f *facts) hindered(op *history.Op, text string) Violation {
-	v := Violation{Invariant: Progress, Key: op.Tag[0].Key, Text: text}
+// overtaken reports whether a claim that began before then may have raised a
+// pair's mark above its token.
+func (f *facts) overtaken(p fencing.Pair, then history.Moment) bool {
+	begun := f.claims[p.Key]
+	n := sort.Search(len(begun), func(i int) bool { return begun[i].Invoke > then })
+	return f.highest[p.Key][n] > p.Token
+}
+
+func (f *facts) hindered(i Invariant, op *history.Op, text string) Violation {
+	v := Violation{Invariant: i, Key: op.Tag[0].Key, Text: text}
 	for _, p := range op.Tag {
 		t := f.holding[p]
 		v.Piece = append(v.Piece, &t)

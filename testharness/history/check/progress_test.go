@@ -31,7 +31,8 @@ func TestCheck_Progress(t *testing.T) {
 		right(t, s)
 		op.Outcome, op.Code = history.OutcomeRefused, fencing.CodeEvicted
 		op.Retag = false
-		broken(t, s, check.Progress, "claim order:1 token 10 → refused LF005")
+		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "claim order:1 token 10 → refused LF005")
+		broken(t, s, check.Refusals, "claim order:1 token 10 → refused LF005")
 	})
 	t.Run("told of a higher token", func(t *testing.T) {
 		for _, code := range []fencing.Code{fencing.CodeStale, fencing.CodeEvicted} {
@@ -39,15 +40,33 @@ func TestCheck_Progress(t *testing.T) {
 			s.claim(10)
 			op := s.refused(history.KindWrite, 10)
 			op.Code = code
-			broken(t, s, check.Progress, "write order:1 token 10: row 1 → refused "+string(code))
+			broken(t, s, check.Refusals, "write order:1 token 10: row 1 → refused "+string(code))
 			s.claim(20).Invoke = op.Return - 1
-			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) == 0 {
+			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Refusals); len(got.Violations) == 0 {
 				t.Errorf("%s: a number that never was a holder's excused it", code)
 			}
 			s.holds(key, 20) // whatever came of it
-			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Progress); len(got.Violations) > 0 {
+			if got := verdict(check.Check(&s.History, check.NewLimits()), check.Refusals); len(got.Violations) > 0 {
 				t.Errorf("%s: got %s, want nothing", code, got.Violations[0])
 			}
+		}
+	})
+	t.Run("told of a token that was claimed before it was a holder's", func(t *testing.T) {
+		s := held()
+		s.claim(10)
+		early := s.do(history.Op{Worker: "waiting", Kind: history.KindClaim, Tag: tag(key, 20), Outcome: history.OutcomeRefused, Code: fencing.CodeNotHolder})
+		s.clock += 60e9
+		s.refused(history.KindWrite, 10)
+		s.holds(key, 20)
+		broken(t, s, check.Refusals, "write order:1 token 10: row 1 → refused LF001")
+		s.read(20).Worker = early.Worker // it claims again
+		if got := verdict(check.Check(&s.History, check.NewLimits()), check.Refusals); len(got.Violations) > 0 {
+			t.Errorf("its session goes on: got %s, want nothing", got.Violations[0])
+		}
+		s.Ops[len(s.Ops)-1].Worker = "w"
+		s.Faults = []history.Fault{{Kind: "pause", Target: "proxy-1", Begin: early.Return, End: s.clock}}
+		if got := verdict(check.Check(&s.History, check.NewLimits()), check.Refusals); len(got.Violations) > 0 {
+			t.Errorf("it is on its way: got %s, want nothing", got.Violations[0])
 		}
 	})
 	t.Run("not answered", func(t *testing.T) {
@@ -57,7 +76,7 @@ func TestCheck_Progress(t *testing.T) {
 		op.Outcome = history.OutcomeUnknown
 		right(t, s) // nobody knows since when the connection was broken
 		op.Opened = op.Invoke - 1
-		broken(t, s, check.Progress, "etcd: token 10", "write order:1 token 10: row 1 → unknown")
+		broken(t, s, check.Answers, "etcd: token 10", "write order:1 token 10: row 1 → unknown")
 		op.Retag = true
 		right(t, s)
 	})
@@ -91,7 +110,7 @@ func TestCheck_Progress(t *testing.T) {
 		op.Code, op.Opened = fencing.CodeNotFenceable, op.Invoke-1
 		right(t, s)
 		op.Claimed = true
-		broken(t, s, check.Progress, "etcd: token 10 held order:1 to the end", "write order:1 token 10: row 1 → refused LF007")
+		broken(t, s, check.Answers, "etcd: token 10 held order:1 to the end", "write order:1 token 10: row 1 → refused LF007")
 	})
 	t.Run("while something was broken", func(t *testing.T) {
 		s := held()

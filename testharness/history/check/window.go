@@ -19,9 +19,9 @@ type window struct {
 
 // windows cuts a key's steps behind each acknowledged and counted write that
 // nothing overlaps: what it was answered says what the state is there. Steps
-// without an answer may take effect after a cut: one whose token is above the
-// mark there, or its numbers above the counter, hasn't yet, and any other has, or
-// never will.
+// without an answer may take effect after a cut, if they still can: one whose
+// token is above the mark there, or its numbers above the counter, hasn't yet, and
+// any other has, or never will.
 func windows(steps []*step) []window {
 	var out []window
 	now := window{}
@@ -39,7 +39,7 @@ func windows(steps []*step) []window {
 			continue
 		}
 		after := state{s.token, s.last}
-		open = now.admit(open, after)
+		open = now.admit(open, after, s.op.Invoke)
 		out = append(out, now)
 		now = window{before: after}
 	}
@@ -51,14 +51,16 @@ func windows(steps []*step) []window {
 func nextInvoke(rest []*step) history.Moment { return rest[0].op.Invoke }
 
 // admit takes those steps without an answer into a window that can have taken
-// effect in it, by the state behind it, and returns those that can only have
-// done so later: marks and counters never fall.
-func (w *window) admit(open []*step, after state) (later []*step) {
+// effect in it, by the state behind it, and returns those that can only do so
+// later: marks and counters never fall. What can't any more at the window's last
+// write, and hasn't, is left out.
+func (w *window) admit(open []*step, after state, last history.Moment) (later []*step) {
 	for _, s := range open {
-		if s.token > after.mark || s.last > after.n {
-			later = append(later, s)
-		} else {
+		switch {
+		case s.token <= after.mark && s.last <= after.n:
 			w.steps = append(w.steps, s)
+		case s.settled >= last:
+			later = append(later, s)
 		}
 	}
 	return later
