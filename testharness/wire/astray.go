@@ -128,8 +128,14 @@ func (r *performance) waitAstray(sql string) error {
 	}
 }
 
-// unblock ends those of the script's own sessions that would wait for ever.
-const unblock = "SELECT pg_terminate_backend(pid) FROM session WHERE wait_event = 'PgSleep' OR wait_event_type = 'Lock'"
+// unblock ends those of the script's own sessions that would wait for ever: in a
+// sleep, or for each other. blocked says that one waits for somebody else, who has
+// left a lock behind.
+const (
+	unblock = "SELECT pg_terminate_backend(pid) FROM session WHERE wait_event = 'PgSleep' OR wait_event_type = 'Lock'"
+	blocked = `SELECT count(*) > 0 FROM session, unnest(pg_blocking_pids(session.pid)) AS blocker
+		WHERE blocker NOT IN (SELECT pid FROM session)`
+)
 
 // leaveAstray has each session that is open answer all that it was sent.
 func (r *performance) leaveAstray() error {
@@ -205,6 +211,12 @@ const codeEvicted = "LF005"
 // something, as a script wanted it to.
 func (r *performance) nextLate(s *session) (Event, error) {
 	if s.waits(time.Now().Add(answersLate), r.deadline) != nil {
+		switch left, err := r.Aside.True(r.ctx, blocked); {
+		case err != nil:
+			return Event{}, err
+		case left:
+			return Event{}, errors.New("it waits for a lock that no session of the script's holds")
+		}
 		if err := r.Aside.Exec(r.ctx, unblock); err != nil {
 			return Event{}, err
 		}

@@ -36,7 +36,7 @@ const (
 	raisedSetup       = "CREATE TABLE public.marker (token bigint)"
 	raisedMarkerSQL   = "INSERT INTO public.marker VALUES ($1) RETURNING pg_current_xact_id()::text"
 	raisedOriginSQL   = "SELECT pg_replication_origin_create('%[1]s'); SELECT pg_replication_origin_session_setup('%[1]s')"
-	raisedFromSQL     = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
+	raisedFromSQL     = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_current_wal_insert_lsn()::text"
 	raisedCommitsSQL  = `SELECT coalesce(string_agg(x::text, ' '), '') FROM
 		generate_series(($1::text)::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) AS x,
 		pg_xact_commit_timestamp_origin(x::text::xid) AS c
@@ -124,6 +124,7 @@ func newRaiser(t *testing.T) *raiser {
 		r.next[via] = dial.Connect(t, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", postgres.Superuser, proxy, r.lane.name))
 	}
 	dial.Exec(t, r.lane.conn, raisedSetup)
+	dial.Exec(t, r.lane.conn, walSetup)
 	if err := r.sign(t.Context(), r.lane.conn); err != nil {
 		t.Fatal(err)
 	}
@@ -195,10 +196,10 @@ func (r *raiser) play(s *wire.Script, i *wire.Interruption) error {
 // of everything that is written in a transaction; each commit that is not a
 // script's has an origin, or is known.
 func (r *raiser) raise(s *wire.Script, at int, next *pgx.Conn) error {
-	var from string
+	var from, start string
 	var end succession
 	i := &wire.Interruption{At: at, Do: func(ctx context.Context) (err error) {
-		if err = r.lane.conn.QueryRow(ctx, raisedFromSQL).Scan(&from); err == nil {
+		if err = r.lane.conn.QueryRow(ctx, raisedFromSQL).Scan(&from, &start); err == nil {
 			end, err = r.succeed(ctx, next)
 		}
 		return err
@@ -213,26 +214,11 @@ func (r *raiser) raise(s *wire.Script, at int, next *pgx.Conn) error {
 	if err := r.lane.conn.QueryRow(r.t.Context(), raisedCommitsSQL, from, end.marker, end.answered, end.snapshot).Scan(&stale); err != nil {
 		return err
 	}
-	if stale != "" && unwritten(s) == "" {
-		return fmt.Errorf("committed behind the claim: %d transactions, %s", len(strings.Fields(stale)), stale)
+	wrote, err := r.wrote(start, strings.Fields(stale), s)
+	if err != nil || len(wrote) == 0 {
+		return err
 	}
-	return nil
-}
-
-// unwritten says why a script's sessions may commit behind the claim what is no
-// write; "" if they may not.
-func unwritten(s *wire.Script) string {
-	if s.Name == "LOCK TABLE in a read-only transaction" {
-		return "a transaction id is for the lock, and nothing can be written"
-	}
-	for _, step := range s.Steps {
-		for _, m := range step.Messages {
-			if strings.Contains(m.Text, "CREATE TEMP") {
-				return "a session that ends drops its temporary tables, in a transaction of PostgreSQL's own"
-			}
-		}
-	}
-	return ""
+	return fmt.Errorf("committed behind the claim:\n%s", strings.Join(wrote, "\n"))
 }
 
 // A succession is a claim that was answered: when that was, what PostgreSQL says
