@@ -8,6 +8,7 @@ dist=$(cd "$1" && pwd)
 [ -z "$(git status --porcelain)" ] || { echo "deploy/again.sh: commit first: a clone has only what is committed" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM # which ends with the line above
 git clone --quiet . "$work/another"
 GOCACHE=$work/cache "$work/another/deploy/release.sh" "$work/dist" >/dev/null
 diff "$dist/SHA256SUMS" "$work/dist/SHA256SUMS"

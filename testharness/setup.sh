@@ -61,6 +61,7 @@ provide() {
 for_now() {
 	temporary="${temporary:-} $1"
 	trap 'as_root rm -f $temporary' EXIT
+	trap 'exit 1' HUP INT TERM # which ends with the line above
 }
 
 # quiet shows a command's output only if it fails.

@@ -9,6 +9,7 @@ export FENCE_STEPS_LANES="$1" FENCE_STEPS_ALL_PAIRS="$2" FENCE_STEPS_SINGLES="$p
 export FENCE_RAISED_RIGS="$1" FENCE_RAISED_SEED="$3" FENCE_RAISED_STRIDE="$part" FENCE_RAISED_RANDOM=100
 log=$(mktemp)
 trap 'rm -f "$log" "$log.status"' EXIT
+trap 'exit 1' HUP INT TERM # which ends with the line above
 {
 	status=0
 	# One package after the other, which has go test print what it has at once.

@@ -20,6 +20,7 @@ proxy:Inject'
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM # which ends with the line above
 mkdir "$dir/base" "$dir/bin"
 git archive "$base" | tar x -C "$dir/base"
 

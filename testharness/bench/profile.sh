@@ -6,6 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM # which ends with the line above
 for clients in ${PROFILE_CLIENTS:-8 32}; do
 	go test -run '^$' -bench "Server/clients=$clients\$" -benchtime 1x -o "$dir/bench.test" \
 		-cpuprofile "$dir/cpu" ./testharness/bench
