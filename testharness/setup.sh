@@ -6,6 +6,7 @@
 #   cc        a C compiler and libc headers, for -race and a test-only parser
 #   postgres  PostgreSQL server binaries, psql and pgbench
 #   etcdctl   etcd's command-line client, which tests take locks with
+#   python    Python and libpq, for the worker of docs/your-workload.md
 #   lint      shellcheck and git
 #   deploy    systemd-analyze and promtool, which look at what deploy/ has
 #   release   git and GNU tar
@@ -139,6 +140,11 @@ need_etcdctl() {
 	provide "etcdctl 3.4 or newer, which tests take locks with (https://etcd.io has it too)" 'etcdctl version' etcd-client
 }
 
+need_python() {
+	provide "Python and libpq, for the worker of docs/your-workload.md" \
+		'python3 -c "import ctypes; ctypes.CDLL(\"libpq.so.5\")"' python3 libpq5
+}
+
 # start_nothing keeps Debian from starting the services that it installs until
 # this script ends.
 start_nothing() {
@@ -222,10 +228,10 @@ need_lint() {
 	provide "shellcheck, for make lint" 'has shellcheck' shellcheck
 }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|lint|clients|peers|deploy|release ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|python|lint|clients|peers|deploy|release ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | etcdctl | lint | clients | peers | deploy | release) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres, etcdctl, lint, clients, peers, deploy or release" ;;
+	go | cc | postgres | etcdctl | python | lint | clients | peers | deploy | release) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl, python, lint, clients, peers, deploy or release" ;;
 	esac
 done
