@@ -4,7 +4,7 @@
 // Links that take what is sent apart count the steps of a claim and of a write, in
 // every form of either. Then the same is done again and again, and at each step
 // in turn a link is cut, the proxy is killed, its sessions are ended in PostgreSQL,
-// or the message is held up while the next holder takes over by another proxy; and
+// or the message is held up while the next holder takes over, by another proxy or the same; and
 // for each two steps, the second while the worker or the next holder tries again.
 // What package history records of it is judged by history/check.
 //

@@ -115,14 +115,9 @@ func (p *play) tries() (made []*attempt, err error) {
 	return append([]*attempt{first, second}, p.next...), nil
 }
 
-// succeed has the next holder take a lock, claim it by the other proxy, look, and
-// write, while a message of a side is held up. It writes by COPY, which waits for
-// nobody's counter.
-func (p *play) succeed(heldUp *side) error {
-	by := p.lane.sides[0]
-	if by == heldUp {
-		by = p.lane.sides[1]
-	}
+// succeed has the next holder take a lock, claim it by a proxy, look, and write,
+// while a message is held up. It writes by COPY, which waits for nobody's counter.
+func (p *play) succeed(by *side) error {
 	key := p.keys[int(p.lane.plays)%len(p.keys)]
 	next := p.attempt(fmt.Sprintf("next %d", len(p.next)+1), plain(), []fencing.Pair{{Key: key, Token: p.hold(key)}})
 	p.next = append(p.next, next)

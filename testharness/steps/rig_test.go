@@ -68,6 +68,14 @@ type lane struct {
 	now     *play // the one that goes on
 }
 
+// besides is the other side.
+func (l *lane) besides(s *side) *side {
+	if s == l.sides[0] {
+		return l.sides[1]
+	}
+	return l.sides[0]
+}
+
 // newLane makes a lane whose proxies are new ones of proxies.
 func (g *ground) newLane(t *testing.T, name string, proxies func() program) *lane {
 	t.Helper()

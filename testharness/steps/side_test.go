@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 
@@ -60,11 +61,14 @@ func (m *meter) step(s *side, name string) {
 	k := m.kind
 	m.mu.Unlock()
 	f := history.Fault{Kind: k.String(), Target: name, Begin: history.Now()}
+	if !k.strikes(name) {
+		k = heldUp
+	}
 	err := s.strike(k)
 	f.End = history.Now()
 	m.mu.Lock()
 	m.busy = false
-	if k != heldUp { // or the next holder's claim could take its time, too
+	if !k.holds() { // or the next holder's claim could take its time, too
 		m.faults = append(m.faults, f)
 	}
 	m.mu.Unlock()
@@ -81,12 +85,22 @@ const (
 	killProxy               // and all of them for good: a new proxy takes its place
 	endBackends             // sessions are ended in PostgreSQL
 	heldUp                  // the message waits while the next holder takes over by the other proxy
+	heldUpHere              // and by the same one
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"client cut off", "PostgreSQL cut off", "etcd cut off", "proxy killed", "sessions ended in PostgreSQL", "held up"}[k]
+	return [...]string{"client cut off", "PostgreSQL cut off", "etcd cut off", "proxy killed", "sessions ended in PostgreSQL",
+		"held up", "held up in the next holder's proxy"}[k]
 }
+
+// holds reports whether a kind holds a message up.
+func (k kind) holds() bool { return k == heldUp || k == heldUpHere }
+
+// strikes reports whether a kind can be tried at a step. All that a proxy asks
+// etcd goes over one connection: what is held up there holds up the next holder's
+// claim by the same proxy, too.
+func (k kind) strikes(name string) bool { return k != heldUpHere || !strings.HasPrefix(name, "etcd ") }
 
 // A side is a proxy and the links around it.
 type side struct {
@@ -153,6 +167,8 @@ func (s *side) strike(k kind) error {
 	case endBackends:
 		return s.lane.endSessions()
 	case heldUp:
+		return s.lane.now.succeed(s.lane.besides(s))
+	case heldUpHere:
 		return s.lane.now.succeed(s)
 	case killProxy:
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -155,7 +155,7 @@ func (c *tally) kinds() []kind {
 	if c.only != nil {
 		return c.only
 	}
-	return []kind{cutClient, cutPostgres, cutEtcd, killProxy, endBackends, heldUp}
+	return []kind{cutClient, cutPostgres, cutEtcd, killProxy, endBackends, heldUp, heldUpHere}
 }
 
 // singles are the plans with one fault: each kind, at each step, with either that
@@ -166,13 +166,16 @@ func (c *tally) singles(stride int) (plans []plan) {
 	for _, f := range c.forms {
 		for _, k := range c.kinds() {
 			var all []plan
-			for at := range c.steps[f.name][0] {
+			for at, name := range c.steps[f.name][0] {
+				if !k.strikes(name) {
+					continue
+				}
 				for _, succeeds := range []bool{false, true} {
 					all = append(all, plan{form: f, first: at, firstK: k, second: -1, succeeds: succeeds})
 				}
 			}
 			every := min(stride, len(all))
-			if k == heldUp {
+			if k.holds() {
 				every = (every + 3) / 4
 			}
 			every = (every - 1) | 1 // odd: who goes on takes turns
@@ -208,7 +211,7 @@ func (c *tally) pairs(stride int) (plans []plan) {
 					first := kind(n) % kinds
 					plans = append(plans, plan{form: f, first: at, firstK: first, second: again, secondK: kind(n/int(kinds)) % kinds,
 						// Who has lost the lock doesn't get to all of its steps.
-						succeeds: first == heldUp || n/int(kinds*kinds)%2 == 0})
+						succeeds: first.holds() || n/int(kinds*kinds)%2 == 0})
 				}
 			}
 		}
