@@ -206,11 +206,17 @@ func (d *drawing) send(e scenario.Event, to, class string) {
 	}
 }
 
-// token writes the number that a write carries onto its way.
+// token writes the number that a write carries onto its way, or all of them: any
+// of them may be the stale one.
 func (d *drawing) token(e scenario.Event) {
-	if e.Token > 0 {
-		d.Texts = append(d.Texts, text{X: d.x(e.Actor) + 6, Y: d.middle() - 3, Class: "token", Text: e.Token.String()})
+	if e.Token == 0 {
+		return
 	}
+	carried := e.Token.String()
+	for _, h := range e.Also {
+		carried += "+" + h.Token.String()
+	}
+	d.Texts = append(d.Texts, text{X: d.x(e.Actor) + 6, Y: d.middle() - 3, Class: "token", Text: carried})
 }
 
 func (d *drawing) cross(lane, class string) {

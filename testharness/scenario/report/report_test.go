@@ -146,12 +146,14 @@ func TestWrite_WellFormed(t *testing.T) {
 	}
 }
 
-// Two locks that a worker holds at once are two bars.
+// Two locks that a worker holds at once are two bars, and its writes carry two
+// numbers.
 func TestWrite_TwoLeases(t *testing.T) {
 	hold := func(key string, token fencing.Token) scenario.Event {
 		return scenario.Event{Actor: "A", Kind: scenario.KindLock, Key: key, Token: token, Text: "holds a lock"}
 	}
-	events := []scenario.Event{hold("k", 2), hold("l", 3), {Actor: "A", Kind: scenario.KindReleased, Key: "k", Token: 2, Text: "gives one back"}, hold("m", 4)}
+	events := []scenario.Event{hold("k", 2), hold("l", 3), {Actor: "A", Kind: scenario.KindReleased, Key: "k", Token: 2, Text: "gives one back"}, hold("m", 4),
+		{Actor: "A", Kind: scenario.KindCommit, Key: "l", Token: 3, Also: []scenario.Hold{{Key: "m", Token: 4}}, Text: "writes"}}
 	page := write(t, []scenario.Result{scenario.NewResult(results()[0].Story, []scenario.Verdict{
 		scenario.Judge(scenario.ArmEtcd, events), scenario.Judge(scenario.ArmFenced, events),
 	})})
@@ -161,6 +163,9 @@ func TestWrite_TwoLeases(t *testing.T) {
 	}
 	if len(got) != 3 || got["hue0"] == got["hue1"] || got["hue0"] != got["hue2"] {
 		t.Errorf("got bars at %v, want three, the second beside the first, and the third in the place of the first", got)
+	}
+	if !strings.Contains(html.UnescapeString(page), `>3+4</text>`) {
+		t.Error("want both numbers on the write")
 	}
 }
 
