@@ -72,48 +72,27 @@ func TestRow_Against(t *testing.T) {
 	}
 }
 
-const report = `transaction type: <builtin: select only>
-number of clients: 8
-number of transactions actually processed: 94382
-number of failed transactions: %s (0.000%%)
-latency average = 0.254 ms
-initial connection time = 12.119 ms
-tps = 31478.250512 (without initial connection time)
-`
-
-func TestReadReport(t *testing.T) {
-	done, perSecond, err := readReport(strings.Replace(report, "%s", "0", 1))
-	if done != 94382 || perSecond != 31478.250512 || err != nil {
-		t.Errorf("got %v, %v, %v", done, perSecond, err)
-	}
-	for name, text := range map[string]string{
-		"failures": strings.Replace(report, "%s", "3", 1),
-		"no rate":  strings.Replace(report, "tps", "tqs", 1),
-		"nothing":  "",
-	} {
-		if _, _, err := readReport(text); err == nil {
-			t.Errorf("%s: got nil, want an error", name)
-		}
-	}
-}
-
 func TestReadTimes(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"log.1": "0 1 250 0 1700000000 5\n0 2 100 0 1700000000 9\n", "log.1.1": "1 1 3000 0 1700000000 7\n"} {
+	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := readTimes(filepath.Join(dir, "log.*"))
+	from, to := time.Unix(1700000000, 500_000_000), time.Unix(1700000001, 0)
+	read := func() ([]time.Duration, error) { return readTimes(filepath.Join(dir, "log.*"), from, to) }
+	write("log.1", "0 1 70 0 1700000000 499999\n0 2 250 0 1700000000 500000\n0 3 100 0 1700000000 999999\n0 4 80 0 1700000001 0\n")
+	write("log.1.1", "1 1 3000 0 1700000000 700000\n")
+	got, err := read()
 	want := []time.Duration{250 * time.Microsecond, 100 * time.Microsecond, 3 * time.Millisecond}
 	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "log.2"), []byte("0 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readTimes(filepath.Join(dir, "log.*")); err == nil {
-		t.Error("a line without a time: got nil, want an error")
+	for name, text := range map[string]string{"no time": "0 1\n", "one that failed": "0 1 failed 0 1700000000 700000\n"} {
+		write("log.2", text)
+		if _, err := read(); err == nil {
+			t.Errorf("%s: got nil, want an error", name)
+		}
 	}
 }
 
@@ -206,9 +185,9 @@ func TestReached(t *testing.T) {
 	}
 	want := []string{
 		"≥ 1: select, prepared, 8: fenceproxy: 1.15 (1.10–1.20): met",
-		"≤ 1: select, prepared, 8: fenceproxy: 1.05 (1.00–1.10): **not met**",
+		"≤ 1: select, prepared, 8: fenceproxy: 1.05 (1.00–1.10): **not met** ([why](fast-path.md#what-a-relayed-message-costs))",
 		"≤ 300 ms: takeover, 1: holder at the same fenceproxy: 300.00 (300.00–300.00): met",
-		"≤ 300 ms: takeover, 1: holder at another fenceproxy: 300.10 (300.10–300.10): **not met**",
+		"≤ 300 ms: takeover, 1: holder at another fenceproxy: 300.10 (300.10–300.10): **not met** ([why](fast-path.md#what-a-takeover-waits-for))",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -243,6 +222,28 @@ update/1/HAProxy failed: it ended
 	for name := range scripts {
 		if strings.Contains(scripts[name], "\t") {
 			t.Errorf("script %q has a tab", name)
+		}
+	}
+}
+
+// A goal that isn't reached names a heading that is there.
+func TestGoals_Why(t *testing.T) {
+	for _, g := range goals(parsed(t)) {
+		if g.elsewhere != "" {
+			continue
+		}
+		file, anchor, _ := strings.Cut(g.why, "#")
+		text, err := os.ReadFile(filepath.Join("../../docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, match := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(text), -1) {
+			heading := strings.ReplaceAll(strings.ToLower(match[1]), ",", "")
+			found = found || strings.ReplaceAll(heading, " ", "-") == anchor
+		}
+		if !found {
+			t.Errorf("%s: %s has no heading %s", g.what, file, anchor)
 		}
 	}
 }

@@ -99,15 +99,12 @@ func present(ctx context.Context, conn *pgx.Conn, token fencing.Token) error {
 	return err
 }
 
-// takeovers is how many there are in a round at most.
-const takeovers = 20
-
 // takingOver measures from the lock acquired to the new holder's first write
 // committed, while the old one has an open transaction that wrote.
 func takingOver(ctx context.Context, r *rig, o options, c contender) (sample, error) {
 	s := nothing()
 	var times []time.Duration
-	for end := time.Now().Add(o.length()); len(times) < takeovers && time.Now().Before(end); {
+	for range o.takeovers {
 		took, err := r.takeOver(ctx, c)
 		if err != nil {
 			return s, err

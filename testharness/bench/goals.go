@@ -15,7 +15,20 @@ type goal struct {
 	points []point
 	// elsewhere is what measures it, where this command doesn't.
 	elsewhere string
+	// why is where the docs tell what the figure consists of: what stands in
+	// the way of one that isn't reached.
+	why string
 }
+
+// Pages and headings that tell why.
+const (
+	whyRelayed  = "fast-path.md#what-a-relayed-message-costs"
+	whyCopied   = "fast-path.md#copy-and-large-results"
+	whyFenced   = "fast-path.md#what-a-fenced-write-costs"
+	whyIdle     = "fast-path.md#where-the-memory-of-an-idle-session-goes"
+	whyClaimed  = "fast-path.md#what-a-claim-costs"
+	whyTakeover = "fast-path.md#what-a-takeover-waits-for"
+)
 
 // A point is where a goal is measured: a row, and for a ratio the row that it
 // is measured against.
@@ -44,19 +57,19 @@ func goals(o options) []goal {
 		return append(everyPoint(updateFast, fenced, against, rate), everyPoint(updateDurable, fenced, against, rate)...)
 	}
 	return []goal{
-		{what: "CPU of a relayed query, against PgBouncer", bound: 1, points: everyPoint(selectPrepared, us, theirs, cpu)},
-		{what: "throughput, against PgBouncer", bound: 1, above: true, points: everyPoint(selectPrepared, us, theirs, rate)},
-		{what: "p99, against PgBouncer", bound: 1, points: everyPoint(selectPrepared, us, theirs, p99)},
+		{what: "CPU of a relayed query, against PgBouncer", bound: 1, points: everyPoint(selectPrepared, us, theirs, cpu), why: whyRelayed},
+		{what: "throughput, against PgBouncer", bound: 1, above: true, points: everyPoint(selectPrepared, us, theirs, rate), why: whyRelayed},
+		{what: "p99, against PgBouncer", bound: 1, points: everyPoint(selectPrepared, us, theirs, p99), why: whyRelayed},
 		{what: "untagged COPY, against direct", bound: 0.9, above: true,
-			points: append(single(copyOutName, us, direct.String(), rate), single(copyInName, us, direct.String(), rate)...)},
-		{what: "fenced UPDATE, against the same checks pipelined by hand", bound: 0.9, above: true, points: updates(byHandPipelined)},
-		{what: "fenced UPDATE, against the early check pipelined by hand", bound: 0.9, above: true, points: updates(byHandEarly)},
-		{what: "fenced UPDATE, against FOR SHARE in a block by hand", bound: 1.5, above: true, points: updates(byHandBlock)},
+			points: append(single(copyOutName, us, direct.String(), rate), single(copyInName, us, direct.String(), rate)...), why: whyCopied},
+		{what: "fenced UPDATE, against the same checks pipelined by hand", bound: 0.9, above: true, points: updates(byHandPipelined), why: whyFenced},
+		{what: "fenced UPDATE, against the early check pipelined by hand", bound: 0.9, above: true, points: updates(byHandEarly), why: whyFenced},
+		{what: "fenced UPDATE, against FOR SHARE in a block by hand", bound: 1.5, above: true, points: updates(byHandBlock), why: whyFenced},
 		{what: "added round trips of a fenced write", bound: 0, elsewhere: "`go test ./proxy`"},
-		{what: "memory of an idle session", bound: 12, unit: "kB", points: idle(us, fenced)},
-		{what: "memory of an idle session, TLS", bound: 48, unit: "kB", points: idle(us + " TLS")},
-		{what: "claim, p50, against etcd read and UPDATE by hand", bound: 1.15, points: single(claimName, us, claimers()[0].name, p50)},
-		{what: "takeover, p99", bound: 300, unit: "ms", points: append(single(takeoverName, holders()[0].name, "", p99), single(takeoverName, holders()[1].name, "", p99)...)},
+		{what: "memory of an idle session", bound: 12, unit: "kB", points: idle(us, fenced), why: whyIdle},
+		{what: "memory of an idle session, TLS", bound: 48, unit: "kB", points: idle(us + " TLS"), why: whyIdle},
+		{what: "claim, p50, against etcd read and UPDATE by hand", bound: 1.15, points: single(claimName, us, claimers()[0].name, p50), why: whyClaimed},
+		{what: "takeover, p99", bound: 300, unit: "ms", points: append(single(takeoverName, holders()[0].name, "", p99), single(takeoverName, holders()[1].name, "", p99)...), why: whyTakeover},
 		{what: "check beside 10 million marks, against 100", bound: 1.1, elsewhere: "`make bench-marks MARKS=10000000`"},
 		{what: "classification of a typical statement", bound: 1, unit: "µs", elsewhere: "`make bench-micro`"},
 	}
@@ -90,6 +103,14 @@ func (g goal) met(v float64) bool {
 	return v <= g.bound
 }
 
+// verdict says whether it does, and if not, where to read why.
+func (g goal) verdict(v float64) string {
+	if g.met(v) {
+		return "met"
+	}
+	return "**not met** ([why](" + g.why + "))"
+}
+
 // target is the bound as a person writes it.
 func (g goal) target() string {
 	sign := "≤ "
@@ -114,10 +135,7 @@ func reached(rows []row, o options) grid {
 			text, verdict := "–", "not measured by this run"
 			s, ok := p.measured(rows)
 			if ok {
-				text, verdict = spreadText(s), "**not met**"
-				if goal.met(s.median) {
-					verdict = "met"
-				}
+				text, verdict = spreadText(s), goal.verdict(s.median)
 			}
 			if ok || !o.partial() {
 				g = append(g, []string{goal.what, goal.target(), p.where(), text, verdict})

@@ -31,11 +31,7 @@ func idling(ctx context.Context, r *rig, o options, c contender) (sample, error)
 	if err != nil {
 		return s, err
 	}
-	settle := 30 * time.Second
-	if o.quick {
-		settle = 2 * time.Second
-	}
-	g, err := idle.Measure(ctx, p.pid, config, o.sessions, settle)
+	g, err := idle.Measure(ctx, p.pid, config, o.sessions, o.settle)
 	s[memory] = g.Settled / 1024
 	r.end(c.route)
 	return s, errors.Join(err, r.awaitNobody(ctx))

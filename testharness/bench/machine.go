@@ -36,7 +36,8 @@ func describe(ctx context.Context, o options) ([]fact, error) {
 		{"PostgreSQL, pgbench", strings.TrimPrefix(says(ctx, filepath.Join(binaries, "pgbench"), "--version"), "pgbench ")},
 		{"PgBouncer", strings.TrimPrefix(says(ctx, "pgbouncer", "--version"), "PgBouncer ")},
 		{"HAProxy", strings.TrimPrefix(says(ctx, "haproxy", "-v"), "HAProxy version ")},
-		{"rounds", fmt.Sprintf("%d of %d s, pgbench scale %d", o.rounds, o.seconds, o.scale)},
+		{"rounds", fmt.Sprintf("%d, of %g s where they don't end by themselves", o.rounds, o.seconds)},
+		{"data", fmt.Sprintf("pgbench scale %d, COPY of %d MB, %d takeovers a round, %d idle sessions", o.scale, o.megabytes, o.takeovers, o.sessions)},
 	}, nil
 }
 

@@ -21,12 +21,19 @@ type options struct {
 	page    string // the file to write; "" writes none
 	only    string // a regular expression over the names of rows
 	rounds  int
-	seconds int // of a round that has no end of its own
+	seconds float64 // of a round that has no end of its own
 	quick   bool
 
-	scale     int // of pgbench's tables
-	megabytes int // of a COPY
-	sessions  int // that are idle
+	extent
+}
+
+// An extent is how much there is to do in rounds that end by themselves.
+type extent struct {
+	scale     int           // of pgbench's tables
+	megabytes int           // of a COPY
+	takeovers int           // of a lock
+	sessions  int           // that are idle
+	settle    time.Duration // for which idle sessions are watched
 }
 
 // partial says that not everything is measured.
@@ -36,15 +43,25 @@ func (o options) partial() bool { return o.quick || o.only != "" }
 func (o options) wholePage() bool { return !o.partial() && o.rounds >= leastRounds }
 
 // length is how long a round goes on.
-func (o options) length() time.Duration { return time.Duration(o.seconds) * time.Second }
+func (o options) length() time.Duration { return time.Duration(o.seconds * float64(time.Second)) }
 
 // Defaults of a full and of a quick run.
 const (
-	defaultRounds, quickRounds   = 5, 3
-	defaultSeconds, quickSeconds = 2, 1
+	defaultRounds, quickRounds = 5, 3
+	// defaultSeconds: what a round measures begins when all clients are at work.
+	defaultSeconds = 0.7
 	// leastRounds is how often everything is played for a page.
 	leastRounds = 5
 )
+
+// fullExtent has as many takeovers as a p99 wants.
+func fullExtent() extent {
+	return extent{scale: 50, megabytes: 1000, takeovers: 100, sessions: 5000, settle: 6 * time.Second}
+}
+
+func quickExtent() extent {
+	return extent{scale: 10, megabytes: 64, takeovers: 5, sessions: 1000, settle: 2 * time.Second}
+}
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
@@ -54,7 +71,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.page, "page", "", "write this file, once all has been measured")
 	flags.StringVar(&o.only, "only", "", "measure only rows whose name, workload/clients/way, matches this regular expression")
 	flags.IntVar(&o.rounds, "rounds", 0, "how often each row is played (5, quick: 3)")
-	flags.IntVar(&o.seconds, "seconds", 0, "how long a round takes (2, quick: 1)")
+	flags.Float64Var(&o.seconds, "seconds", 0, "how long a round measures (0.7)")
 	flags.BoolVar(&o.quick, "quick", false, "a part, with less data")
 	if err := flags.Parse(args); err != nil {
 		return o, command.ErrUsage
@@ -63,17 +80,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		fmt.Fprintln(stderr, "bench: an argument is no flag, or a number is below 0")
 		return o, command.ErrUsage
 	}
-	rounds, seconds := defaultRounds, defaultSeconds
-	o.scale, o.megabytes, o.sessions = 50, 1000, 5000
+	rounds := defaultRounds
+	o.extent = fullExtent()
 	if o.quick {
-		rounds, seconds = quickRounds, quickSeconds
-		o.scale, o.megabytes, o.sessions = 10, 64, 500
+		rounds = quickRounds
+		o.extent = quickExtent()
 	}
 	if o.rounds == 0 {
 		o.rounds = rounds
 	}
 	if o.seconds == 0 {
-		o.seconds = seconds
+		o.seconds = defaultSeconds
 	}
 	return o, nil
 }
@@ -98,9 +115,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	rows, failed := play(ctx, workloads, o, stderr)
-	if ctx.Err() != nil {
-		return errors.Join(failed, context.Cause(ctx))
+	watch := newProgress(stderr, workloads, o)
+	rows, failed := play(ctx, workloads, o, watch)
+	if cause := context.Cause(ctx); cause != nil {
+		m = append(m, fact{"interrupted", watch.ended()})
+		failed = errors.Join(failed, fmt.Errorf("%w: what was measured is printed, and no page written", cause))
 	}
 	report := page(m, o, rows)
 	fmt.Fprint(stdout, report)

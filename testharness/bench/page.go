@@ -8,17 +8,20 @@ import (
 // head is what stands above the figures.
 const head = `# Benchmarks
 
-` + "`make bench`" + ` writes this page: everything that it compares runs on one machine, in one run, in turn (A B C, A B C, …). Figures of a busy
-or a virtual machine say little by themselves; the ratios are of the same rounds, and say more.
-` + "`make bench-quick`" + ` prints a part of it in some three minutes; ` + "`ONLY='update.*/8/' ROUNDS=5`" + ` picks rows and rounds.
+` + "`make bench`" + ` writes this page, in some 40 minutes: everything that it compares runs on one machine, in one run, in turn (A B C, A B C, …). Figures of
+a busy or a virtual machine say little by themselves; the ratios are of the same rounds, and say more. ` + "`make bench-quick`" + ` prints a part of it
+in less than three minutes; ` + "`make bench ONLY='update.*/8/' ROUNDS=5 ROUND_TIME=2`" + ` prints the rows that match. [The fast path](fast-path.md) tells why
+the figures are what they are.
 
 `
 
 // legend tells what the columns mean.
-const legend = `- **a second**: transactions, scripts of pgbench or (connect, claim) operations, or MB, the median of the rounds, ± half of what lies between the
+const legend = `- A round of pgbench begins when all its clients are logged in and have worked for a moment, which fills PostgreSQL's caches for each of them. Rate,
+  times and CPU are of the same part of a second behind that, and of all transactions that end in it.
+- **a second**: transactions, scripts of pgbench or (connect, claim) operations, or MB, the median of the rounds, ± half of what lies between the
   slowest and the fastest round. **of direct**: the median of each round's ratio to the direct way, with the least and the most.
-- **p50, p99**: the medians of the rounds' own. **CPU µs**: user and system time of the proxy's process for each transaction or other unit, once
-  all sessions have logged in. **kB**: resident memory that the proxy grew by for each session.
+- **p50, p99**: the medians of the rounds' own. **CPU µs**: user and system time of the proxy's process for each transaction or other unit.
+  **kB**: resident memory that the proxy grew by for each session, at its least while all were idle.
 - PgBouncer: session mode. HAProxy: tcp mode, which passes TLS on to PostgreSQL. TLS is between client and proxy, and all is on loopback.
 - *tagged*: sessions hold a lock in a real etcd, that all of them share. *By hand*: a table of tokens of the application's own, and the statements that
   it would send with each UPDATE; *checks in the pipeline* sends an early and a late check with it, straight to PostgreSQL, *early check* what

@@ -8,13 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
 
+	"github.com/fenceproxy/fenceproxy/testharness/child"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -73,7 +74,6 @@ func (r *rig) fillPgbench(ctx context.Context, scale int) error {
 type load struct {
 	mode    mode
 	clients int
-	logged  float64 // the share of transactions whose time is kept
 }
 
 // pgbench returns what plays a load.
@@ -101,53 +101,61 @@ func pgbench(l load) player {
 	}
 }
 
-// connectTries is how often pgbench is given more time.
-const connectTries = 4
-
-// play runs pgbench until a run was long enough: pgbench's time begins before
-// it connects, which takes many clients long.
-func (l load) play(ctx context.Context, r *rig, o options, c contender, p *peer) (s sample, err error) {
-	seconds := o.seconds + (l.clients+16)/64
-	for range connectTries {
-		var lasted float64
-		if s, lasted, err = l.playFor(ctx, r, o, c, p, seconds); err != nil || lasted >= 0.8*float64(o.seconds) {
-			return s, err
-		}
-		seconds += 1 + o.seconds
-	}
-	return s, fmt.Errorf("connect %d clients: in %d s there was no time left for their work", l.clients, seconds)
+// settling is how long clients work before they are measured: a new session's
+// first queries fill caches of PostgreSQL's, prepare, and are planned anew.
+func (l load) settling() time.Duration {
+	return 50*time.Millisecond + time.Duration(l.clients)*2*time.Millisecond
 }
 
-// playFor runs pgbench for some time, and tells for how long its clients worked.
-func (l load) playFor(ctx context.Context, r *rig, o options, c contender, p *peer, seconds int) (s sample, lasted float64, err error) {
+// tries is how often pgbench is given more time.
+const tries = 4
+
+// play runs pgbench, and measures it for as long as a round takes; for longer if
+// the disk was so slow that nothing was done.
+func (l load) play(ctx context.Context, r *rig, o options, c contender, p *peer) (s sample, err error) {
+	for try := range tries {
+		s, err = l.playFor(ctx, r, o, c, p, o.length()<<try)
+		if !errors.Is(err, errNothingDone) {
+			break
+		}
+	}
+	return s, err
+}
+
+// playFor runs pgbench, and measures it for some time.
+func (l load) playFor(ctx context.Context, r *rig, o options, c contender, p *peer, length time.Duration) (sample, error) {
 	dir, err := os.MkdirTemp(r.dir, "pgbench-")
 	if err != nil {
-		return nothing(), 0, fmt.Errorf("make a folder: %w", err)
+		return nothing(), fmt.Errorf("make a folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	args, err := l.args(dir, o, c, seconds)
+	args, err := l.args(dir, o, c)
 	if err != nil {
-		return nothing(), 0, err
+		return nothing(), err
 	}
-	s, lasted, err = l.measure(ctx, exec.CommandContext(ctx, r.stack.Postgres.Program("pgbench"), args...), r.environment(p, c), p)
-	if err != nil {
-		return s, lasted, err
-	}
-	times, err := readTimes(filepath.Join(dir, "log.*"))
-	s.took(times)
-	return s, lasted, err
+	cmd := exec.CommandContext(ctx, r.stack.Postgres.Program("pgbench"), args...)
+	cmd.Env, cmd.SysProcAttr = r.environment(p, c), child.Attributes()
+	return l.measure(cmd, filepath.Join(dir, logPrefix), length, p)
 }
 
+// errNothingDone says that no transaction ended in the time that was measured.
+var errNothingDone = errors.New("no transaction ended")
+
+const (
+	// logPrefix is how the names of pgbench's logs begin.
+	logPrefix = "log"
+	// longest bounds a pgbench that nobody ends.
+	longest = 5 * time.Minute
+)
+
 // args writes the contender's script if it has to, and returns pgbench's
-// arguments.
-func (l load) args(dir string, o options, c contender, seconds int) ([]string, error) {
+// arguments. All transactions are logged, since those of a part of its time are
+// counted.
+func (l load) args(dir string, o options, c contender) ([]string, error) {
 	args := []string{
-		"-n", "-M", string(l.mode), "-c", strconv.Itoa(l.clients), "-j", strconv.Itoa(min(2, l.clients)),
-		"-T", strconv.Itoa(seconds), "-D", "accounts=" + strconv.Itoa(o.scale*perScale),
-		"--log", "--log-prefix", filepath.Join(dir, "log"),
-	}
-	if l.logged < 1 {
-		args = append(args, "--sampling-rate", fmt.Sprint(l.logged))
+		"-n", "-M", string(l.mode), "-c", strconv.Itoa(l.clients), "-j", strconv.Itoa(l.threads()),
+		"-T", strconv.Itoa(int(longest.Seconds())), "-D", "accounts=" + strconv.Itoa(o.scale*perScale),
+		"--log", "--log-prefix", filepath.Join(dir, logPrefix),
 	}
 	text, ok := scripts[c.script]
 	if !ok {
@@ -160,85 +168,101 @@ func (l load) args(dir string, o options, c contender, seconds int) ([]string, e
 	return append(args, "-f", file), nil
 }
 
-// measure runs pgbench, and tells for how long its clients worked. The proxy's
-// CPU is taken from where all sessions are there, so that logging in is no part
-// of it.
-func (l load) measure(ctx context.Context, cmd *exec.Cmd, env []string, p *peer) (s sample, lasted float64, err error) {
-	s = nothing()
-	var out, log bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &log
+// threads is how many of pgbench's there are.
+func (l load) threads() int { return min(2, l.clients) }
+
+// measure runs pgbench until its clients have worked for some time. What it says
+// itself is of all its time; here, rate, times and CPU are of the same part of
+// it, which is without logging in and first queries. It ends as if that time had
+// been its -T, which is whole seconds from before it connects.
+func (l load) measure(cmd *exec.Cmd, logs string, length time.Duration, p *peer) (sample, error) {
+	s := nothing()
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
-		return s, 0, fmt.Errorf("start pgbench: %w", err)
+		return s, fmt.Errorf("start pgbench: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	awaitSockets(ctx, cmd.Process.Pid, l.clients)
+	ended := make(chan struct{})
+	var failed error
+	go func() {
+		failed = cmd.Wait()
+		close(ended)
+	}()
+	l.awaitClients(cmd.Process.Pid, logs, ended)
+	pause(ended, l.settling())
 	m, err := p.meter()
-	if err := errors.Join(<-ended, err); err != nil {
-		return s, 0, fmt.Errorf("run pgbench: %w: %s", err, strings.TrimSpace(log.String()))
+	from := time.Now()
+	pause(ended, length)
+	used, usedErr := m.since()
+	to := time.Now()
+	_ = cmd.Process.Signal(syscall.SIGALRM) // it may have ended, and says why
+	<-ended
+	if err := errors.Join(failed, err, usedErr); err != nil {
+		return s, fmt.Errorf("run pgbench: %w: %s", err, strings.TrimSpace(said.String()))
 	}
-	done, perSecond, err := readReport(out.String())
-	if err != nil || done == 0 {
-		return s, 0, err
+	times, err := readTimes(logs+".*", from, to)
+	if err != nil {
+		return s, err
 	}
-	s[rate] = perSecond
-	return s, done / perSecond, m.read(&s, done)
+	if len(times) == 0 {
+		return s, fmt.Errorf("measure pgbench for %v: %w", to.Sub(from), errNothingDone)
+	}
+	s.took(times)
+	s[rate] = float64(len(times)) / to.Sub(from).Seconds()
+	m.share(&s, used, float64(len(times)))
+	return s, nil
 }
 
-// awaitSockets waits until a process has n sockets, or is gone.
-func awaitSockets(ctx context.Context, pid, n int) {
+// pause waits for some time, or until pgbench has ended.
+func pause(ended <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+}
+
+// awaitClients waits until each thread has begun a log, and each client has a
+// connection; or until pgbench has ended. Before there are threads, pgbench has
+// a connection that is no client's.
+func (l load) awaitClients(pid int, logs string, ended <-chan struct{}) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for ctx.Err() == nil {
-		process, err := procfs.NewProc(pid)
-		if err != nil {
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		begun, err := filepath.Glob(logs + ".*")
+		if err == nil && len(begun) >= l.threads() && sockets(pid) >= l.clients {
 			return
 		}
-		targets, err := process.FileDescriptorTargets()
-		if err != nil {
-			return
-		}
-		sockets := 0
-		for _, target := range targets {
-			if strings.HasPrefix(target, "socket:") {
-				sockets++
-			}
-		}
-		if sockets >= n {
-			return
-		}
-		<-tick.C
 	}
 }
 
-// What pgbench reports.
-var (
-	reportDone   = regexp.MustCompile(`(?m)^number of transactions actually processed: (\d+)`)
-	reportFailed = regexp.MustCompile(`(?m)^number of failed transactions: (\d+)`)
-	reportRate   = regexp.MustCompile(`(?m)^tps = ([\d.]+) \(without initial connection time\)`)
-)
-
-// readReport reads how many transactions there were, and how many a second. One
-// that failed is an error: a refusal is fast.
-func readReport(text string) (done, perSecond float64, err error) {
-	number := func(r *regexp.Regexp) float64 {
-		match := r.FindStringSubmatch(text)
-		if match == nil {
-			return -1
+// sockets is how many a process has; none if it has ended.
+func sockets(pid int) (n int) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	targets, err := process.FileDescriptorTargets()
+	if err != nil {
+		return 0
+	}
+	for _, target := range targets {
+		if strings.HasPrefix(target, "socket:") {
+			n++
 		}
-		n, _ := strconv.ParseFloat(match[1], 64) // digits
-		return n
 	}
-	done, perSecond = number(reportDone), number(reportRate)
-	if done < 0 || done > 0 && perSecond <= 0 || number(reportFailed) > 0 {
-		return 0, 0, fmt.Errorf("pgbench reports no rate, or failures: %s", strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
-	}
-	return done, perSecond, nil
+	return n
 }
 
-// readTimes reads how long transactions took from pgbench's logs: the third
-// field of each line, in µs.
-func readTimes(pattern string) ([]time.Duration, error) {
+// readTimes reads from pgbench's logs how long the transactions took that ended
+// in a part of its time. One that failed is an error: a refusal is fast.
+func readTimes(pattern string, from, to time.Time) ([]time.Duration, error) {
 	files, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("find pgbench's logs: %w", err)
@@ -250,16 +274,30 @@ func readTimes(pattern string) ([]time.Duration, error) {
 			return nil, fmt.Errorf("read pgbench's log: %w", err)
 		}
 		for line := range bytes.Lines(text) {
-			fields := bytes.Fields(line)
-			if len(fields) < 3 {
-				return nil, fmt.Errorf("read pgbench's log: %q has no time", line)
-			}
-			took, err := strconv.ParseInt(string(fields[2]), 10, 64)
+			took, end, err := readTime(string(line))
 			if err != nil {
 				return nil, fmt.Errorf("read pgbench's log: %w", err)
 			}
-			times = append(times, time.Duration(took)*time.Microsecond)
+			if !end.Before(from) && end.Before(to) {
+				times = append(times, took)
+			}
 		}
 	}
 	return times, nil
+}
+
+// readTime reads a line of pgbench's log: the transaction's client, its number
+// there, its time in µs, its script, and the second and the µs when it ended.
+func readTime(line string) (took time.Duration, end time.Time, err error) {
+	fields := strings.Fields(line)
+	if len(fields) < 6 {
+		return 0, end, fmt.Errorf("%q has no time", line)
+	}
+	var numbers [3]int64
+	for i, field := range []string{fields[2], fields[4], fields[5]} {
+		if numbers[i], err = strconv.ParseInt(field, 10, 64); err != nil {
+			return 0, end, fmt.Errorf("%q: %w", line, err)
+		}
+	}
+	return time.Duration(numbers[0]) * time.Microsecond, time.Unix(numbers[1], numbers[2]*1000), nil
 }

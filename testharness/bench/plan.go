@@ -18,8 +18,10 @@ type workload struct {
 	durable    bool   // PostgreSQL writes through to the disk
 	crowded    bool   // it wants a PostgreSQL for very many sessions
 	quick      bool   // it is part of the quick run
+	tables     tables // that it needs
 	contenders []contender
 	play       player
+	takes      estimate
 }
 
 // id is what ONLY is matched against.
@@ -53,32 +55,31 @@ var points = []int{1, 8, 32, 128}
 // plan returns all workloads, in the order of the table.
 func plan(o options) []*workload {
 	var all []*workload
-	everywhere := func(w workload, logged float64, m mode, quick ...int) {
+	everywhere := func(w workload, m mode, quick ...int) {
 		for _, clients := range points {
 			w := w
 			w.clients, w.quick = clients, slices.Contains(quick, clients)
-			w.unit = "transactions"
-			w.play = pgbench(load{mode: m, clients: clients, logged: logged})
+			l := load{mode: m, clients: clients}
+			w.unit, w.tables, w.play, w.takes = "transactions", pgbenchTables, pgbench(l), l.takes
 			all = append(all, &w)
 		}
 	}
-	const some, every = 0.1, 1.0
-	everywhere(workload{name: "select, simple", contenders: proxies("select-only", false)}, some, simple)
-	everywhere(workload{name: "select, extended", contenders: proxies("select-only", false)}, some, extended)
-	everywhere(workload{name: selectPrepared, contenders: proxies("select-only", false)}, some, prepared, 8, 32)
-	everywhere(workload{name: "select, prepared, TLS", contenders: proxies("select-only", true)}, some, prepared)
-	everywhere(workload{name: "10 selects in a pipeline", contenders: proxies("ten", false)}, some, extended)
-	everywhere(workload{name: updateFast, contenders: fencers()}, every, prepared, 8)
-	everywhere(workload{name: updateDurable, contenders: fencers(), durable: true}, every, prepared)
-	everywhere(workload{name: "tpcb-like", contenders: proxies("tpcb-like", false)}, every, prepared)
+	everywhere(workload{name: "select, simple", contenders: proxies("select-only", false)}, simple)
+	everywhere(workload{name: "select, extended", contenders: proxies("select-only", false)}, extended)
+	everywhere(workload{name: selectPrepared, contenders: proxies("select-only", false)}, prepared, 8, 32)
+	everywhere(workload{name: "select, prepared, TLS", contenders: proxies("select-only", true)}, prepared)
+	everywhere(workload{name: "10 selects in a pipeline", contenders: proxies("ten", false)}, extended)
+	everywhere(workload{name: updateFast, contenders: fencers()}, prepared, 8)
+	everywhere(workload{name: updateDurable, contenders: fencers(), durable: true}, prepared)
+	everywhere(workload{name: "tpcb-like", contenders: proxies("tpcb-like", false)}, prepared)
 	return append(all,
-		&workload{name: copyOutName, clients: 1, unit: "MB", contenders: proxies("", false), play: copyOut, quick: true},
-		&workload{name: copyInName, clients: 1, unit: "MB", contenders: proxies("", false), play: copyIn, quick: true},
-		&workload{name: "connect", clients: 8, unit: "sessions", contenders: proxies("", false), play: connecting(8)},
-		&workload{name: "connect, TLS", clients: 8, unit: "sessions", contenders: proxies("", true), play: connecting(8)},
-		&workload{name: claimName, clients: 1, unit: "claims", durable: true, contenders: claimers(), play: claiming, quick: true},
-		&workload{name: takeoverName, clients: 1, unit: "takeovers", durable: true, contenders: holders(), play: takingOver, quick: true},
-		&workload{name: idleName, clients: o.sessions, crowded: true, contenders: idlers(), play: idling, quick: true},
+		&workload{name: copyOutName, clients: 1, unit: "MB", contenders: proxies("", false), tables: copiedTables, play: copyOut, takes: copyTakes(copyOutSpeed), quick: true},
+		&workload{name: copyInName, clients: 1, unit: "MB", contenders: proxies("", false), tables: copiedTables, play: copyIn, takes: copyTakes(copyInSpeed), quick: true},
+		&workload{name: "connect", clients: 8, unit: "sessions", contenders: proxies("", false), play: connecting(8), takes: lengthTakes},
+		&workload{name: "connect, TLS", clients: 8, unit: "sessions", contenders: proxies("", true), play: connecting(8), takes: lengthTakes},
+		&workload{name: claimName, clients: 1, unit: "claims", durable: true, contenders: claimers(), tables: claimTables, play: claiming, takes: lengthTakes, quick: true},
+		&workload{name: takeoverName, clients: 1, unit: "takeovers", durable: true, contenders: holders(), tables: claimTables, play: takingOver, takes: takeoverTakes, quick: true},
+		&workload{name: idleName, clients: o.sessions, crowded: true, contenders: idlers(), play: idling, takes: idleTakes, quick: true},
 	)
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // TestPlayOne plays a round of every kind of workload, straight and through
 // fenceproxy: each measures what the table has of it.
 func TestPlayOne(t *testing.T) {
-	o := options{scale: 1, seconds: 1, megabytes: 2, rounds: 1}
+	o := options{seconds: 0.3, rounds: 1, extent: extent{scale: 1, megabytes: 2, takeovers: 1}}
 	r, _ := hosted(t, o)
 	speed, times := []metric{rate, cpu}, []metric{rate, p50, p99, cpu}
 	for _, c := range []struct {
@@ -50,7 +49,7 @@ func TestPlayOne(t *testing.T) {
 			if err := r.makeDurable(t.Context(), w.durable); err != nil {
 				t.Fatal(err)
 			}
-			for _, row := range playOne(t.Context(), r, w, o, io.Discard) {
+			for _, row := range playOne(t.Context(), r, w, o, silent()) {
 				if row.err != nil {
 					t.Errorf("%s: %v", row.contender.name, row.err)
 					continue
@@ -78,7 +77,7 @@ func check(t *testing.T, r row, want []metric) {
 func TestPlayOne_Turns(t *testing.T) {
 	var order []string
 	broken := errors.New("broken")
-	w := &workload{contenders: []contender{{name: "a"}, {name: "b"}, {name: "c"}}}
+	w := &workload{contenders: []contender{{name: "a"}, {name: "b"}, {name: "c"}}, takes: lengthTakes}
 	w.play = func(_ context.Context, _ *rig, _ options, c contender) (sample, error) {
 		order = append(order, c.name)
 		if c.name == "b" && len(order) > 3 {
@@ -86,7 +85,7 @@ func TestPlayOne_Turns(t *testing.T) {
 		}
 		return round(1, 1), nil
 	}
-	rows := playOne(t.Context(), nil, w, options{rounds: 3}, io.Discard)
+	rows := playOne(t.Context(), nil, w, options{rounds: 3}, silent())
 	if got, want := strings.Join(order, ""), "abcabcac"; got != want {
 		t.Errorf("got the order %s, want %s", got, want)
 	}
@@ -103,7 +102,7 @@ func TestPlayOne_Turns(t *testing.T) {
 // TestFencers: whoever fences an UPDATE updates rows, and asks for the lock's
 // token as often as that; a fence that lets nothing through would be fast.
 func TestFencers(t *testing.T) {
-	o := options{scale: 1, seconds: 1, megabytes: 1, rounds: 1}
+	o := options{seconds: 0.5, rounds: 1, extent: extent{scale: 1, megabytes: 1}}
 	r, proxy := hosted(t, o)
 	conn, err := pgx.Connect(t.Context(), r.stack.DSN(stack.RoleApp, database))
 	if err != nil {
@@ -118,7 +117,7 @@ func TestFencers(t *testing.T) {
 			t.Fatal(err)
 		}
 		checks := earlyChecks(t, proxy)
-		s, err := pgbench(load{mode: prepared, clients: 1, logged: 1})(t.Context(), r, o, c)
+		s, err := pgbench(load{mode: prepared, clients: 1})(t.Context(), r, o, c)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/fenceproxy/fenceproxy/testharness/child"
 )
@@ -75,15 +75,18 @@ func (p *peer) used() (time.Duration, error) {
 	if p.pid == 0 {
 		return 0, nil
 	}
-	process, err := procfs.NewProc(p.pid)
-	if err != nil {
-		return 0, fmt.Errorf("find process %d: %w", p.pid, err)
-	}
-	stat, err := process.Stat()
-	if err != nil {
+	var spent unix.Timespec
+	if err := unix.ClockGettime(cpuClock(p.pid), &spent); err != nil {
 		return 0, fmt.Errorf("read the CPU time of process %d: %w", p.pid, err)
 	}
-	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
+	return time.Duration(spent.Nano()), nil
+}
+
+// cpuClock is what clock_getcpuclockid of Linux makes of a process. /proc has
+// the same time in steps of 10 ms, which is too coarse for a short round.
+func cpuClock(pid int) int32 {
+	const schedulers = 2 // CPUCLOCK_SCHED
+	return ^int32(pid)<<3 | schedulers
 }
 
 // A meter tells what a peer's CPU did since it was started.
@@ -97,12 +100,22 @@ func (p *peer) meter() (meter, error) {
 	return meter{p, before}, err
 }
 
-// read is the CPU used since, in µs for each of n units. Direct uses none.
-func (m meter) read(s *sample, n float64) error {
-	if m.peer.pid == 0 || n == 0 {
-		return nil
-	}
+// since is the CPU used since.
+func (m meter) since() (time.Duration, error) {
 	now, err := m.peer.used()
-	s[cpu] = float64((now - m.before).Microseconds()) / n
+	return now - m.before, err
+}
+
+// share is the CPU used in µs for each of n units. Direct uses none.
+func (m meter) share(s *sample, used time.Duration, n float64) {
+	if m.peer.pid != 0 && n > 0 {
+		s[cpu] = float64(used.Nanoseconds()) / 1000 / n
+	}
+}
+
+// read is the share of what was used since.
+func (m meter) read(s *sample, n float64) error {
+	used, err := m.since()
+	m.share(s, used, n)
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"testing"
 
@@ -27,20 +28,25 @@ func hosted(tb testing.TB, o options) (*rig, *stack.Proxy) {
 		tb.Fatal(err)
 	}
 	r.peers[fenceproxy] = &peer{addr: p.Addr(), pid: os.Getpid(), stop: func() {}}
-	if err := r.fill(ctx, o); err != nil {
-		tb.Fatal(err)
+	for _, t := range []tables{pgbenchTables, copiedTables, claimTables} {
+		if err := r.fill(ctx, t, o, silent()); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	return r, p
 }
+
+// silent is the progress of a run that nobody watches.
+func silent() *progress { return newProgress(io.Discard, nil, options{}) }
 
 // BenchmarkServer has pgbench work through a proxy that is this process, for a
 // profile of it: `make bench-profile`.
 func BenchmarkServer(b *testing.B) {
 	for _, clients := range points {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			o := options{scale: 10, seconds: 10, megabytes: 1}
+			o := options{seconds: 10, extent: extent{scale: 10, megabytes: 1}}
 			r, _ := hosted(b, o)
-			play := pgbench(load{mode: prepared, clients: clients, logged: 0.1})
+			play := pgbench(load{mode: prepared, clients: clients})
 			for b.Loop() {
 				s, err := play(b.Context(), r, o, contender{route: fenceproxy, script: "select-only"})
 				if err != nil {

@@ -38,6 +38,7 @@ type rig struct {
 	peers     map[route]*peer
 	lease     *leases.Lease
 	durable   bool // PostgreSQL's fsync is on
+	filled    map[tables]bool
 	cleanups  []func()
 }
 
@@ -55,7 +56,7 @@ func (r *rig) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 // newRig starts PostgreSQL with settings of its own and etcd, and takes the
 // lock that tagged sessions present.
 func newRig(ctx context.Context, program string, settings ...string) (*rig, error) {
-	r := &rig{program: program, peers: map[route]*peer{}}
+	r := &rig{program: program, peers: map[route]*peer{}, filled: map[tables]bool{}}
 	if err := r.start(ctx, settings); err != nil {
 		return nil, errors.Join(err, r.close())
 	}

@@ -41,6 +41,9 @@ func (g grid) String() string {
 func figures(rows []row) grid {
 	g := grid{{"workload", "clients", "way", "a second", "of direct", "p50 ms", "p99 ms", "CPU µs", "kB"}}
 	for _, r := range rows {
+		if r.err == nil && len(r.rounds) == 0 {
+			continue // the run was over before
+		}
 		ratio := "–"
 		if first, ok := find(rows, r.workload.name, r.workload.clients, direct.String()); ok {
 			ratio = spreadText(r.against(first, rate))
