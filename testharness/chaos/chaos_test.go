@@ -76,7 +76,7 @@ func again(t *testing.T, o chaos.Options) (out string, status int) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	program, self := build(t, dir, "cmd/fenceproxy"), build(t, dir, "testharness/chaos/cmd")
-	for name, run := range map[string]func(*testing.T, chaos.Options){"fenced": fenced, "straight": straight, "idle": idle} {
+	for name, run := range map[string]func(*testing.T, chaos.Options){"fenced": fenced, "straight": straight, "idle": idle, "unbegun": unbegun} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait more than they work
 			run(t, options(t, program, self))
@@ -110,6 +110,20 @@ func straight(t *testing.T, o chaos.Options) {
 	}
 	if out, status := again(t, o); status != 1 || !strings.Contains(out, "was committed after one of token") {
 		t.Errorf("the same history again: got exit status %d, want 1 and what is wrong:\n%s", status, out)
+	}
+}
+
+// unbegun is a run that can't be started: it leaves no folder behind that nobody
+// was told of.
+func unbegun(t *testing.T, o chaos.Options) {
+	dir := t.TempDir()
+	cmd := exec.Command(o.Self[0], "-program", o.Program[0], "-duration", "1s")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "FENCEPROXY_PG_BIN="+filepath.Join(dir, "nowhere"))
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "FENCEPROXY_PG_BIN is ") {
+		t.Errorf("got %v, %s, want an error that says what is missing", err, out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("got %v, %v left behind, want nothing", left, err)
 	}
 }
 

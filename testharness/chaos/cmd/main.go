@@ -91,22 +91,37 @@ func carryOut(ctx context.Context, o chaos.Options, out io.Writer) (err error) {
 		}
 	}
 	result, err := chaos.Run(ctx, o)
-	if err != nil {
-		return fmt.Errorf("seed %d, history in %s: %w", o.Seed, o.Dir, err)
+	if err == nil {
+		result.Print(out)
+		err = verdict(result)
 	}
-	result.Print(out)
-	switch unjudged := result.Report.Unjudged(); {
-	case o.Straight:
-		err = unharmed(result.Report)
+	switch {
+	case !keep && (err == nil || unbegun(o.Dir)):
+		return errors.Join(err, os.RemoveAll(filepath.Clean(o.Dir)))
+	case err != nil:
+		return fmt.Errorf("%w: seed %d, history in %s", err, o.Seed, o.Dir)
+	}
+	return nil
+}
+
+// unbegun reports whether a history has nothing of any worker.
+func unbegun(dir string) bool {
+	files, err := os.ReadDir(dir)
+	return err == nil && len(files) <= 1 // the harness's own
+}
+
+// verdict returns an error if a run isn't as it must be.
+func verdict(result chaos.Result) error {
+	unjudged := result.Report.Unjudged()
+	switch {
+	case result.Straight:
+		return unharmed(result.Report)
 	case !result.Report.OK():
-		err = fmt.Errorf("%w: seed %d, history in %s", errBroken, o.Seed, o.Dir)
+		return errBroken
 	case len(unjudged) > 0:
-		err = fmt.Errorf("nothing happened that %v could be judged by: the run proves nothing", unjudged)
+		return fmt.Errorf("nothing happened that %v could be judged by: the run proves nothing", unjudged)
 	}
-	if err == nil && !keep {
-		return os.RemoveAll(filepath.Clean(o.Dir))
-	}
-	return err
+	return nil
 }
 
 // unharmed returns an error if a run without fencing wasn't harmed as it must be.
