@@ -28,60 +28,72 @@ const (
 )
 
 // authenticate relays the exchange, in step, until the first ReadyForQuery,
-// which it leaves unread. ok is false when PostgreSQL refused.
-func (s *session) authenticate() (ok bool, err error) {
+// which it leaves unread. A client of the console hears nothing of PostgreSQL but
+// what proves who it is.
+func (s *session) authenticate() error {
 	for {
 		if !s.fromBackend.Complete() {
 			if err := s.exchange(); err != nil {
-				return false, err
+				return err
 			}
 		}
 		t, n, err := s.fromBackend.Next()
 		if err != nil {
-			return false, s.backendFailed(err)
+			return s.backendFailed(err)
 		}
 		switch t {
 		case wire.ReadyForQuery:
-			return true, nil
+			return nil
 		case wire.ErrorResponse:
-			return false, s.relayRefusal()
+			return s.relayRefusal()
 		case wire.Authentication:
 			if err := s.relayAuth(n); err != nil {
-				return false, err
+				return err
 			}
 			continue
 		case wire.BackendKeyData:
 			if n < minKeyData || n > maxKeyData {
-				return false, s.reject("08P01", "PostgreSQL sent an invalid cancel key", nil)
+				return s.reject("08P01", "PostgreSQL sent an invalid cancel key", nil)
 			}
 			key, err := s.fromBackend.Prefix()
 			if err != nil {
-				return false, fmt.Errorf("read from PostgreSQL: %w", err)
+				return fmt.Errorf("read from PostgreSQL: %w", err)
 			}
-			s.keep(string(key))
+			if !s.console {
+				s.keep(string(key))
+			}
 		case wire.ParameterStatus:
 			if err := s.parameter(); err != nil {
-				return false, err
+				return err
 			}
 		case wire.NoticeResponse, wire.NegotiateVersion:
 		default:
-			return false, s.reject("08P01", fmt.Sprintf("PostgreSQL sent an unexpected message of type %q during startup", t), nil)
+			return s.reject("08P01", fmt.Sprintf("PostgreSQL sent an unexpected message of type %q during startup", t), nil)
 		}
-		if err := s.fromBackend.Forward(s.toClient); err != nil {
-			return false, fmt.Errorf("relay startup: %w", err)
+		if s.console {
+			err = s.fromBackend.Skip()
+		} else {
+			err = s.fromBackend.Forward(s.toClient)
+		}
+		if err != nil {
+			return fmt.Errorf("relay startup: %w", err)
 		}
 	}
 }
 
 // relayRefusal passes on why PostgreSQL refuses the login, and returns it.
 func (s *session) relayRefusal() error {
-	s.parted = true
 	refused := errRefused
 	if head, err := s.fromBackend.Prefix(); err == nil {
 		if r, err := wire.ReadReport(head); err == nil {
 			refused = fmt.Errorf("%w: %s %s", errRefused, r.Code, r.Message)
+			if s.console && !saysNothing(r.Code) {
+				s.farewell(consoleRefused(r.Code))
+				return refused
+			}
 		}
 	}
+	s.parted = true
 	if err := s.fromBackend.Forward(s.toClient); err != nil {
 		return fmt.Errorf("relay startup: %w", err)
 	}

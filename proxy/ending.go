@@ -42,7 +42,7 @@ func (s *session) evict(key string, had, by fencing.Token) bool {
 		s.backend.Close()
 	}
 	s.mu.Unlock()
-	s.tellEviction(state, "key", key, "token", had, "by", by)
+	s.tellEviction(state, "", key, had, by)
 	return true
 }
 
@@ -92,7 +92,7 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	case stale.Code != fencing.CodeStale:
 		return nil
 	}
-	s.tellEviction("terminated", "message", stale.Message)
+	s.tellEviction("terminated", stale.Message, "", 0, 0)
 	return fencing.Refuse(fencing.CodeEvicted, "the session was ended by the claim of a higher token (%s)", stale.Message).
 		With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
 }
@@ -127,8 +127,9 @@ func (s *session) answerInFlight(e *ending) {
 // next Sync to be dropped.
 func (s *session) tell(e *ending, ready bool) {
 	e.told = true
-	s.tellRefusal(string(e.err.Code), e.err.Message, "session")
-	s.toClient.Write(wire.AppendError(nil, report("ERROR", e.err)))
+	told := report("ERROR", e.err)
+	s.tellRefusal(told, "session")
+	s.toClient.Write(wire.AppendError(nil, told))
 	if ready {
 		s.toClient.Write(wire.AppendReady(nil, wire.StatusIdle))
 	}
@@ -265,13 +266,13 @@ const (
 )
 
 // explainMissing turns the error of a hidden check that isn't there into one
-// that says what to do. It returns what the client is told, and its code.
-func (s *session) explainMissing(purpose queue.Purpose, r wire.Report, body []byte) (code string, told []byte) {
+// that says what to do. It returns what the client is told, and the body of it.
+func (s *session) explainMissing(purpose queue.Purpose, r wire.Report, body []byte) (told wire.Report, with []byte) {
 	if purpose == queue.Raise || r.Code != notInstalledCode && r.Code != undefinedFunction {
-		return r.Code, body
+		return r, body
 	}
-	e := notInstalled(s.database)
-	return string(e.Code), wire.AppendError(nil, report("ERROR", e))[wire.HeaderLen:]
+	told = report("ERROR", notInstalled(s.database))
+	return told, wire.AppendError(nil, told)[wire.HeaderLen:]
 }
 
 func notInstalled(database string) *fencing.Error {

@@ -17,6 +17,9 @@ var errEvicted = errors.New("evicted")
 // become the answer to the client's statement, and a position in a rewritten
 // text is mapped back.
 func (s *session) errorReply(n int) error {
+	if s.cutIfKilled() {
+		return io.EOF // the client hears that instead
+	}
 	head, err := s.fromBackend.Prefix()
 	if err != nil {
 		return err
@@ -41,8 +44,9 @@ func (s *session) errorReply(n int) error {
 	}
 	if out.Verdict == queue.Forward && out.Entry != nil {
 		if refused := s.rightly(blockedBy(alone(out.Entry.Alone), r)); refused != nil {
-			s.tellRefusal(string(refused.Code), refused.Message, out.Purpose.String())
-			return s.toClient.Write(wire.AppendError(nil, report("ERROR", refused)))
+			told := report("ERROR", refused)
+			s.tellRefusal(told, out.Purpose.String())
+			return s.toClient.Write(wire.AppendError(nil, told))
 		}
 		body = asAtEnd(out.Entry, r, body)
 	}
@@ -54,8 +58,8 @@ func (s *session) errorReply(n int) error {
 	case out.Purpose == queue.Raise && out.Verdict == queue.Refuse && r.Code == string(errCanceled.Code):
 		return s.toClient.Write(wire.WithoutContext(nil, body))
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
-		code, told := s.explainMissing(out.Purpose, r, body)
-		s.tellRefusal(code, r.Message, out.Purpose.String())
+		refused, told := s.explainMissing(out.Purpose, r, body)
+		s.tellRefusal(refused, out.Purpose.String())
 		s.countRejected(out.Purpose, r.Code)
 		return s.toClient.Write(wire.WithoutContext(nil, told))
 	case out.Verdict == queue.Hide:

@@ -12,12 +12,12 @@ import (
 
 // A lastWord ends a session that has done nothing wrong; the client hears it as
 // a FATAL.
-type lastWord struct{ code, message string }
+type lastWord struct{ code, message, detail string }
 
 func (w *lastWord) Error() string { return w.message }
 
 func (w *lastWord) report() wire.Report {
-	return wire.Report{Severity: "FATAL", Code: w.code, Message: w.message}
+	return wire.Report{Severity: "FATAL", Code: w.code, Message: w.message, Detail: w.detail}
 }
 
 // The last words, which are PostgreSQL's own where it has them (errcodes.txt,
@@ -25,20 +25,20 @@ func (w *lastWord) report() wire.Report {
 var (
 	// errDrained: the server shuts down and the session was between
 	// transactions, or was cut off.
-	errDrained = &lastWord{"57P01", "terminating connection: fenceproxy is shutting down"}
+	errDrained = &lastWord{code: "57P01", message: "terminating connection: fenceproxy is shutting down"}
 	// errIdle: the client asked nothing for ClientIdleTimeout.
-	errIdle = &lastWord{"57P05", "terminating connection due to idle-session timeout"}
+	errIdle = &lastWord{code: "57P05", message: "terminating connection due to idle-session timeout"}
 	// errIdleTransaction: it asked nothing for IdleTransactionTimeout, with a
 	// transaction open.
-	errIdleTransaction = &lastWord{"25P03", "terminating connection due to idle-in-transaction timeout"}
+	errIdleTransaction = &lastWord{code: "25P03", message: "terminating connection due to idle-in-transaction timeout"}
 	// errLoginTimeout: the client or PostgreSQL took too long to come to an
 	// opened session.
-	errLoginTimeout = &lastWord{"57014", "canceling authentication due to timeout"}
+	errLoginTimeout = &lastWord{code: "57014", message: "canceling authentication due to timeout"}
 	// errShuttingDown: the server takes no more sessions. libpq tries its next
 	// host then.
-	errShuttingDown = &lastWord{cannotConnectNow, "the database system is shutting down"}
+	errShuttingDown = &lastWord{code: cannotConnectNow, message: "the database system is shutting down"}
 	// errTooMany: MaxConnections are served already.
-	errTooMany = &lastWord{"53300", "sorry, too many clients already"}
+	errTooMany = &lastWord{code: "53300", message: "sorry, too many clients already"}
 )
 
 // An idleness is what the sweeper needs to know of a session. It is guarded by
@@ -77,7 +77,7 @@ func (s *session) login() bool {
 	}
 	if ok {
 		s.mu.Lock()
-		s.opened = true
+		s.opened, s.began = true, time.Now()
 		s.setDeadline(noDeadline)
 		s.mu.Unlock()
 	}
@@ -125,7 +125,7 @@ func (s *session) wait() error {
 		return errBackend
 	}
 	if s.cut != nil {
-		return errDrained
+		return s.cutWord
 	}
 	if s.idle.expired != nil {
 		return s.idle.expired
@@ -193,12 +193,17 @@ func (s *session) sweep(now time.Time) {
 // cutOff ends the session at once, but for a last word to the client. It
 // reports whether there was one to end.
 func (s *session) cutOff(cause error) bool {
+	return s.cutWith(fmt.Errorf("fenceproxy cut the session off: %w", cause), errDrained)
+}
+
+// cutWith is cutOff with the word that the client hears.
+func (s *session) cutWith(cause error, last *lastWord) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return false
 	}
-	s.cut = fmt.Errorf("fenceproxy cut the session off: %w", cause)
+	s.cut, s.cutWord = cause, last
 	s.client.SetDeadline(time.Now().Add(farewellWithin))
 	s.client.SetReadDeadline(longAgo)
 	if s.backend != nil {
@@ -207,11 +212,12 @@ func (s *session) cutOff(cause error) bool {
 	return true
 }
 
-// cutFor returns why the session was cut off, nil if it wasn't.
-func (s *session) cutFor() error {
+// cutFor returns what the client of a session that was cut off hears, nil if it
+// wasn't.
+func (s *session) cutFor() *lastWord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cut
+	return s.cutWord
 }
 
 // abort ends the session at once.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/console"
+	"github.com/fenceproxy/fenceproxy/proxy/live"
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
 )
 
@@ -48,6 +50,8 @@ type Server struct {
 	Mock        *scram.Mock
 	Logger      *slog.Logger
 	Metrics     *Metrics
+	Journal     *live.Journal
+	Console     *console.Console // nil: there is none
 	DialTimeout time.Duration
 	// CancelTimeout bounds how long a cancel request on its way keeps its session
 	// from its next request. What PostgreSQL reads later may hit that one, as it
@@ -91,6 +95,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		Mock:          scram.NewMock(nil, 0),
 		Logger:        slog.New(slog.DiscardHandler),
 		Metrics:       NewMetrics(nil),
+		Journal:       live.NewJournal(),
 		Settings:      Settings{LoginTimeout: DefaultLoginTimeout, Sockets: DefaultSockets()},
 		DialTimeout:   DefaultDialTimeout,
 		CancelTimeout: DefaultCancelTimeout,

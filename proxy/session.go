@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/console"
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
@@ -32,8 +33,10 @@ type session struct {
 	binding   []byte    // channel-binding data of the certificate that the client was shown
 	database  string
 	user      string
-	policy    Policy    // set by the end of the startup
-	began     time.Time // the end of the login
+	policy    Policy          // set by the end of the startup
+	console   bool            // it is with the console, which has no backend; set by then too,
+	talk      *console.Client // as this is
+	began     time.Time       // the end of the login; set with opened
 	measured  measures
 	observed  *observation // nil unless the policy says so
 
@@ -90,11 +93,13 @@ type session struct {
 	coming      fencing.Tag // what a claim under way will add to the mirror
 	names       names
 	params      sqlrewrite.Options
-	confirm     int   // generation of the proxy's own statements known to exist
-	draining    bool  // the session is to end between transactions
-	cut         error // why the session is to end at once, with a last word
-	closing     bool  // all is said; only the client's socket is open yet
-	opened      bool  // the login is done
+	confirm     int       // generation of the proxy's own statements known to exist
+	draining    bool      // the session is to end between transactions
+	killed      *killing  // the session is about to be cut off by an administrator
+	cut         error     // why the session is to end at once,
+	cutWord     *lastWord // and what the client hears; set with cut
+	closing     bool      // all is said; only the client's socket is open yet
+	opened      bool      // the login is done
 	idle        idleness
 	victim      *fencing.Error          // set once: a higher claim ended this session
 	spared      bool                    // the victim's backend was left to answer what it was sent
@@ -105,6 +110,8 @@ type session struct {
 	delivery    delivery                // of cancel requests
 	hotStandby  string                  // what the backend says of in_hot_standby, "" if nothing
 	application string                  // what the backend says of application_name
+	role        string                  // of session_authorization,
+	version     string                  // and of server_version
 }
 
 // A segment is what a client sends between two Syncs.
@@ -173,17 +180,16 @@ func (s *session) end(left bool) {
 
 // serve runs a session that has been opened, until its end.
 func (s *session) serve() {
-	s.srv.Metrics.Opened.Inc()
-	s.srv.Metrics.Sessions.Inc()
-	s.began = time.Now()
-	s.logStart()
-
-	go s.replies()
-	err := s.requests()
-	s.finish(err)
-	s.measuredEnd()
-	s.logEnd(err)
-	s.srv.Metrics.Sessions.Dec()
+	s.tellStart()
+	var err error
+	if s.console {
+		err = s.serveConsole()
+	} else {
+		go s.replies()
+		err = s.requests()
+		s.finish(err)
+	}
+	s.tellEnd(err)
 	s.end(clientLeft(err))
 }
 
@@ -222,7 +228,7 @@ func (s *session) finish(err error) {
 		case errors.As(err, &refused):
 			s.farewell(report("FATAL", refused))
 		case s.cutFor() != nil:
-			s.farewell(errDrained.report())
+			s.farewell(s.cutFor().report())
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package proxy
 
-import "time"
+import (
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/proxy/console"
+)
 
 // Settings are what of a Server can change while it serves. What they say of a
 // session's beginning counts for those that begin afterwards: an open session
@@ -9,6 +13,7 @@ type Settings struct {
 	Peers    []string // host:port of other proxies, asked about cancel keys that aren't known here
 	Policies Policies
 	TLS      ClientTLS
+	Console  console.Settings // whose Console is the Server's
 
 	LoginTimeout time.Duration // from accept to the first ReadyForQuery
 	Sockets      Sockets

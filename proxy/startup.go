@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,12 +40,11 @@ func (s *session) startup() (ok bool, err error) {
 	if !s.srv.admit(s) {
 		return false, s.bid(errTooMany, nil)
 	}
-	if err := s.reach(packet); err != nil {
-		return false, s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
+	if s.wantsConsole() {
+		err := s.openConsole(binary.BigEndian.Uint32(packet[4:]), params)
+		return err == nil, err
 	}
-	s.srv.settings().Sockets.tune(s.backend)
-	s.backend.SetDeadline(s.deadline)
-	if ok, err := s.authenticate(); !ok {
+	if err := s.logInWith(packet); err != nil {
 		return false, err
 	}
 	if err := s.landed(); err != nil {
@@ -54,6 +54,17 @@ func (s *session) startup() (ok bool, err error) {
 		return false, err
 	}
 	return true, nil
+}
+
+// logInWith has PostgreSQL authenticate the client by a startup packet, up to the
+// first ReadyForQuery, which it leaves unread.
+func (s *session) logInWith(packet []byte) error {
+	if err := s.reach(packet); err != nil {
+		return s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)
+	}
+	s.srv.settings().Sockets.tune(s.backend)
+	s.backend.SetDeadline(s.deadline)
+	return s.authenticate()
 }
 
 // reject sends a FATAL before there is a session and returns what to log.
@@ -104,10 +115,13 @@ func (s *session) parameter() error {
 		s.params.UnsafeEncoding = hidesASCII(string(value))
 	case "in_hot_standby":
 		s.hotStandby = string(value)
+	case "server_version":
+		s.version = string(value)
 	case "session_authorization":
 		// Who logged in, in PostgreSQL's own word: up to PostgreSQL 16 the login
 		// can give the role another name (db_user_namespace).
-		if role := string(value); role != s.user && !s.opened {
+		s.role = string(value)
+		if role := s.role; role != s.user && !s.opened {
 			s.setPolicy(s.policy.stricter(s.srv.settings().Policies.For(s.database, role)))
 		}
 	case "application_name":
@@ -167,10 +181,9 @@ func (s *session) openTagged() error {
 	s.mirror.load(v, false)
 	s.mirror.reset = v
 	if refusal := s.claimMirror(); refusal != nil {
-		s.toClient.Write(wire.AppendNotice(nil, wire.Report{
-			Severity: "WARNING", Code: string(refusal.Code),
-			Message: refusal.Message, Detail: refusal.Detail, Hint: refusal.Hint,
-		}))
+		warning := report("WARNING", refusal)
+		s.tellRefusedStart(warning)
+		s.toClient.Write(wire.AppendNotice(nil, warning))
 	}
 	return nil
 }

@@ -71,26 +71,38 @@ func asUsage(err error) error {
 // printSettings prints each setting with what set it.
 func printSettings(flags *pflag.FlagSet, out io.Writer) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if err != nil || slices.Contains([]string{"config", "help", checkConfigFlag}, f.Name) {
+		if err != nil || !isSetting(f) {
 			return
 		}
-		by := "default"
-		if f.Changed {
-			by = origin(flags, f.Name)
-		}
-		_, err = fmt.Fprintf(out, "%s  # %s\n", settingLine(f), by)
+		_, err = fmt.Fprintf(out, "%s  # %s\n", settingLine(f), setBy(flags, f))
 	})
 	return err
 }
+
+// isSetting reports whether a flag of serve is one, and not about settings.
+func isSetting(f *pflag.Flag) bool {
+	return !slices.Contains([]string{"config", "help", checkConfigFlag}, f.Name)
+}
+
+// setBy is what gave a setting its value.
+func setBy(flags *pflag.FlagSet, f *pflag.Flag) string {
+	if f.Changed {
+		return origin(flags, f.Name)
+	}
+	return "default"
+}
+
+// isSecret reports whether a setting has a value that is never shown.
+func isSecret(f *pflag.Flag) bool { return slices.Contains(secretFlags, f.Name) && f.Changed }
 
 // settingLine is a setting as the file has it; one that is a secret or has no
 // value is a comment.
 func settingLine(f *pflag.Flag) string {
 	value := f.Value.String()
 	switch {
-	case slices.Contains(secretFlags, f.Name) && f.Changed:
+	case isSecret(f):
 		return "#" + fileKey(f.Name) + ": " + hidden
-	case value == "":
+	case value == "" && f.DefValue == "":
 		return "#" + fileKey(f.Name) + ":"
 	case f.Name == policiesFlag:
 		return fileKey(f.Name) + ": " + value

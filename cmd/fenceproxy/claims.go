@@ -9,26 +9,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/live"
 )
 
-// claimObserver counts and logs what claims do. Keys stand in the log only:
+// claimObserver counts and logs what claims do, and adds it to the journal. Keys stand in the log only:
 // as metric labels they would be without number.
 type claimObserver struct {
-	logger *slog.Logger
-	claims *prometheus.CounterVec   // outcome, code ("" unless refused)
-	took   *prometheus.HistogramVec // outcome
-	phases *prometheus.HistogramVec // phase
-	ended  prometheus.Counter
-	moves  prometheus.Counter
-	alarm  *lineageAlarm
+	logger  *slog.Logger
+	journal *live.Journal
+	claims  *prometheus.CounterVec   // outcome, code ("" unless refused)
+	took    *prometheus.HistogramVec // outcome
+	phases  *prometheus.HistogramVec // phase
+	ended   prometheus.Counter
+	moves   prometheus.Counter
+	alarm   *lineageAlarm
 
 	mu   sync.Mutex
 	seen map[string]map[string]struct{} // histories of PostgreSQL, by database
 }
 
-func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer) *claimObserver {
+func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer, journal *live.Journal) *claimObserver {
 	o := &claimObserver{
-		logger: logger,
+		logger: logger, journal: journal,
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fenceproxy_claims_total", Help: "Claims carried out, by outcome and, if refused, SQLSTATE.",
 		}, []string{"outcome", "code"}),
@@ -97,6 +99,7 @@ func (o *claimObserver) ClaimDone(r fencing.ClaimReport) {
 	o.took.WithLabelValues(r.Outcome.String()).Observe(r.Took.Seconds())
 	o.observePhases(r.Phases)
 	o.sawTimeline(r.Database, r.Timeline)
+	o.journalise(r)
 	if r.Err != nil {
 		if r.Err.Code == fencing.CodeLineage {
 			o.alarm.claimRefused(r.Database, r.Epoch, r.Err.Message)
@@ -114,8 +117,28 @@ func (o *claimObserver) ClaimDone(r fencing.ClaimReport) {
 		"outcome", r.Outcome.String(), "evicted", r.Evicted, "ended", r.Ended, "took", r.Took)
 }
 
+// journalise leaves out the claims that were known: there may be one for each
+// transaction.
+func (o *claimObserver) journalise(r fencing.ClaimReport) {
+	e := live.Event{
+		Kind: live.Claimed, Session: r.Session, Database: r.Database, Key: r.Pair.Key, Token: r.Pair.Token,
+		What: r.Outcome.String(), Evicted: r.Evicted, Ended: r.Ended, Took: r.Took,
+	}
+	switch {
+	case r.Err != nil:
+		e.Kind, e.Code, e.Message, e.Detail, e.Hint = live.ClaimRefused, string(r.Err.Code), r.Err.Message, r.Err.Detail, r.Err.Hint
+		if _, _, by, ok := fencing.ReadSuperseded(r.Err.Message); ok {
+			e.Higher = by
+		}
+	case r.Outcome == fencing.OutcomeKnown:
+		return
+	}
+	o.journal.Add(e)
+}
+
 // BackendEnded is fencing.Observer's.
 func (o *claimObserver) BackendEnded(database, key string, b fencing.Blocker) {
 	o.ended.Inc()
+	o.journal.Add(live.Event{Kind: live.BackendEnded, Database: database, Key: key, What: b.String()})
 	o.logger.Warn("ended a backend that blocked a claim", "database", database, "key", key, "backend", b.String())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/proxy/live"
 	"github.com/fenceproxy/fenceproxy/testharness/samples"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -49,7 +50,7 @@ func everyMetric(t *testing.T) []string {
 	t.Cleanup(func() { server.Close() })
 	proxy.NewMetrics(&taker)
 	logger := slog.New(slog.DiscardHandler)
-	observer := newClaimObserver(logger, &taker)
+	observer := newClaimObserver(logger, &taker, live.NewJournal())
 	newTimedAuthority(&taker)
 	newKeeper(nil, nil, observer.alarm, logger, &taker)
 	taker.MustRegister(server, leases.NewMetrics(), lockWatchSilence(func() (time.Duration, bool) { return 0, false }))
@@ -162,7 +163,7 @@ func TestServe_MetricsMove(t *testing.T) {
 // the old and on the new server end in; the first of each is none.
 func TestClaimObserver_Changes(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	o := newClaimObserver(slog.New(slog.DiscardHandler), registry)
+	o := newClaimObserver(slog.New(slog.DiscardHandler), registry, live.NewJournal())
 	for _, c := range []struct {
 		name, timeline    string
 		epoch             int32

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/proxy/live"
 )
 
 // reloadable reports whether a setting can change while the proxy serves.
@@ -22,7 +24,8 @@ func reloadable(flag string) bool {
 		"evict-after", "claim-timeout", "verify-timeout", "drain-timeout",
 		"login-timeout", "client-idle-timeout", "idle-transaction-timeout", "max-connections",
 		"tcp-keepalive", "tcp-keepalive-interval", "tcp-keepalive-count", "tcp-user-timeout",
-		"client-tls-cert", "client-tls-key", "client-tls-ca", "auth-file", "cancel-peers":
+		"client-tls-cert", "client-tls-key", "client-tls-ca", "auth-file", "cancel-peers",
+		"console-database", "admin-roles", "stats-roles":
 		return true
 	}
 	return false
@@ -52,6 +55,7 @@ type reloader struct {
 	serve   *serveCommand
 	tls     proxy.ClientTLS
 	written map[string]writtenSetting
+	serving *serving // tells them
 }
 
 // A writtenSetting is what the file says of a setting.
@@ -72,22 +76,27 @@ func writtenSettings(flags *pflag.FlagSet) map[string]writtenSetting {
 	return all
 }
 
-// run reloads at each SIGHUP until ctx ends.
+// run reloads at each SIGHUP, and whenever it is asked to, until ctx ends.
 func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 	for {
+		var asked reloadRequest
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangups:
-			r.boss.reloading()
-			r.reload()
-			r.boss.ready()
+		case asked = <-r.serving.reloads:
+		}
+		r.boss.reloading()
+		became, err := r.reload()
+		r.boss.ready()
+		if asked != nil {
+			asked <- reloadAnswer{became, err}
 		}
 	}
 }
 
 // reload takes all of the new settings, or none where one of them is wrong.
-func (r *reloader) reload() {
+func (r *reloader) reload() (live.Reloaded, error) {
 	next, flags, err := r.read()
 	var clientTLS proxy.ClientTLS
 	if err == nil {
@@ -101,9 +110,9 @@ func (r *reloader) reload() {
 		for _, fault := range found {
 			r.logger.Error("settings not reloaded: they stay as they are", "fault", oneLine(fault))
 		}
-		return
+		return live.Reloaded{}, found
 	}
-	changed := r.tellChanges(flags, next)
+	became := r.tellChanges(flags, next)
 	if !r.sameMode(next) {
 		next.tls, next.authFile, clientTLS = r.serve.tls, r.serve.authFile, r.tls
 	}
@@ -112,7 +121,8 @@ func (r *reloader) reload() {
 		clientTLS.Config() // unless the files have changed
 	}
 	r.apply(next, clientTLS)
-	r.logger.Info("settings reloaded", "changed", changed)
+	r.logger.Info("settings reloaded", "changed", len(became.Changed))
+	return became, nil
 }
 
 // sameMode reports whether client-tls is what it was; otherwise nothing that has
@@ -127,21 +137,27 @@ func (r *reloader) takes(flag string, next *serveCommand) bool {
 	return reloadable(flag) && (!ofTLS || r.sameMode(next))
 }
 
-// tellChanges logs each setting that the file has changed since it counted.
-func (r *reloader) tellChanges(flags *pflag.FlagSet, next *serveCommand) (changed int) {
+// tellChanges logs each setting that the file has changed since it counted, and
+// returns them.
+func (r *reloader) tellChanges(flags *pflag.FlagSet, next *serveCommand) (became live.Reloaded) {
 	for name, now := range writtenSettings(flags) {
 		was := r.written[name]
 		switch {
 		case now.text == was.text:
+			r.serving.set(flags, name) // it may stand in another line
 		case r.takes(name, next):
-			changed++
+			became.Changed = append(became.Changed, live.Change{Name: fileKey(name), From: was.value, To: now.value})
 			r.written[name] = now
+			r.serving.set(flags, name)
 			r.logger.Info("setting changed", "setting", fileKey(name), "from", was.value, "to", now.value)
 		default:
+			became.Restart = append(became.Restart, fileKey(name))
 			r.logger.Warn("setting not changed: it needs a restart", "setting", fileKey(name))
 		}
 	}
-	return changed
+	slices.SortFunc(became.Changed, func(a, b live.Change) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(became.Restart)
+	return became
 }
 
 // apply has everything go by the new settings, as far as that can be.
@@ -156,7 +172,7 @@ func (r *reloader) apply(next *serveCommand, clientTLS proxy.ClientTLS) {
 	}
 	now := r.upstream.server.Settings // as it was started with
 	next.life.set(&now)
-	now.Policies, now.TLS, now.Peers = policies, clientTLS, next.cancelPeers
+	now.Policies, now.TLS, now.Peers, now.Console = policies, clientTLS, next.cancelPeers, next.console.settings()
 	r.upstream.server.Reload(now)
 	for _, h := range r.upstream.hosts {
 		h.claimer.Retime(next.times())

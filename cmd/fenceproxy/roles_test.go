@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/console"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -52,7 +53,7 @@ func TestDeploy_Roles(t *testing.T) {
 	authority := certs.New(t)
 	cert, key := authority.Files(authority.Leaf("localhost"))
 	p, err := s.Launch(starting, stack.Way{Upstream: dsn.String(), Etcd: []string{s.Etcd.Endpoint()}}, []string{os.Args[0]},
-		"--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", key, "--evict-after", "50ms")
+		"--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", key, "--evict-after", "50ms", "--admin-roles", postgres.Superuser)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +68,11 @@ func TestDeploy_Roles(t *testing.T) {
 	exec1(t, open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", next.Token())...), "INSERT INTO t VALUES (2)")
 	if _, err := old.Exec(ctx, "COMMIT"); code(err) != string(fencing.CodeEvicted) {
 		t.Errorf("the stale holder's commit: got %v, want %s", err, fencing.CodeEvicted)
+	}
+	marks := open(t, s.ProxyDSN(p.Addr, postgres.Superuser, console.DefaultDatabase))
+	var shown string
+	if err := marks.QueryRow(ctx, "SHOW MARKS").Scan(nil, &shown, nil, nil, nil, nil, nil, nil); err != nil || shown != "order:1" {
+		t.Errorf("SHOW MARKS: got %q, %v, want the mark", shown, err)
 	}
 	if log := p.Log(); strings.Contains(log, "permission denied for function") || strings.Contains(log, `"level":"ERROR"`) {
 		t.Errorf("got %s\nwant no right missed", log)

@@ -34,6 +34,7 @@ type serveCommand struct {
 	tls      clientTLSFlags
 	life     lifetimeFlags
 	policy   policyFlags
+	console  consoleFlags
 	authFile string
 	config   string
 	verify   bool                     // the settings, and nothing else
@@ -59,6 +60,7 @@ func newServeCommand() *serveCommand {
 		tls:           newClientTLSFlags(),
 		life:          newLifetimeFlags(),
 		policy:        newPolicyFlags(),
+		console:       newConsoleFlags(),
 		listen:        defaultListen,
 		adminListen:   defaultAdminListen,
 		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
@@ -98,7 +100,7 @@ variable over the file.`,
 			defer stop()
 			r := &reloader{
 				read:  func() (*serveCommand, *pflag.FlagSet, error) { return c.reread(cmd, env) },
-				serve: c, written: writtenSettings(cmd.Flags()),
+				serve: c, written: writtenSettings(cmd.Flags()), serving: newServing(cmd.Flags()),
 			}
 			return c.run(cmd.Context(), cmd.ErrOrStderr(), r, hangups)
 		},
@@ -115,6 +117,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.tls.add(flags)
 	c.life.add(flags)
 	c.policy.add(flags)
+	c.console.add(flags)
 	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
@@ -177,13 +180,16 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	server := upstream.server
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
 	c.life.set(&server.Settings)
-	server.Policies = policies
+	server.Policies, server.Settings.Console = policies, c.console.settings()
 	registry.MustRegister(server)
-	observer, timed := newClaimObserver(logger, registry), newTimedAuthority(registry)
+	r.serving.gatherer = registry
+	server.Console = r.serving.console(server, upstream)
+	observer, timed := newClaimObserver(logger, registry, server.Journal), newTimedAuthority(registry)
 	upstream.observe(observer)
 	if r.passwords, err = c.preflight(ctx, upstream, logger); err != nil {
 		return err
 	}
+	upstream.warnShadowed(ctx, c.console.database.String(), logger)
 	if err := c.openEtcd(ctx, &etcd, logger); err != nil {
 		return err
 	}

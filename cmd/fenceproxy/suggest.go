@@ -1,21 +1,11 @@
 package main
 
-// nearest returns the known word that is spelled most like name, "" if none is
-// close: one letter of four may be wrong, and three at most.
-func nearest(name string, known []string) string {
-	best, distance := "", min(1+len(name)/4, 3)+1
-	for _, k := range known {
-		if d := editDistance(name, k); d < distance || d == distance && best != "" && k < best {
-			best, distance = k, d
-		}
-	}
-	return best
-}
+import "github.com/fenceproxy/fenceproxy/proxy/spelling"
 
 // didYouMean is what an error about an unknown name says of the nearest one, as
 // form writes it; "" if there is none.
 func didYouMean(name string, known []string, form func(string) string) string {
-	best := nearest(name, known)
+	best := spelling.Nearest(name, known)
 	if best == "" {
 		return ""
 	}
@@ -24,27 +14,3 @@ func didYouMean(name string, known []string, form func(string) string) string {
 
 // asItIs is the form of names that are written as they are known.
 func asItIs(name string) string { return name }
-
-// editDistance is the number of letters to change, add or drop, or of neighbours
-// to swap (optimal string alignment).
-func editDistance(a, b string) int {
-	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
-			}
-		}
-		before, row, next = row, next, before
-	}
-	return row[len(b)]
-}

@@ -14,11 +14,15 @@ func newVersion() *cobra.Command {
 		Short: "Say which build this is",
 		Args:  exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "fenceproxy %s (%s, %s/%s)\n",
-				buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), programVersion())
 			return err
 		},
 	}
+}
+
+// programVersion is which build this is, in a line.
+func programVersion() string {
+	return fmt.Sprintf("fenceproxy %s (%s, %s/%s)", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // buildVersion is the module's version as the Go toolchain stamped it: a tag,

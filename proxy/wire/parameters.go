@@ -30,22 +30,47 @@ func ReadTypes(rest []byte) []uint32 {
 // names; nil if they aren't all there.
 func ReadParameters(rest []byte) []Parameter {
 	c := fields{rest: rest}
-	n := c.int16()
-	if n > len(rest)/2 {
+	return c.parameters()
+}
+
+// ReadBind returns the parameters of a Bind and the formats that its result is
+// asked for in, true for binary: none, one for all columns, or one for each. ok is
+// false if they aren't all there, or something follows.
+func ReadBind(rest []byte) (parameters []Parameter, binary []bool, ok bool) {
+	c := fields{rest: rest}
+	if parameters = c.parameters(); parameters == nil {
+		return nil, nil, false
+	}
+	binary = c.formats()
+	return parameters, binary, !c.short && len(c.rest) == 0
+}
+
+// formats reads a list of format codes; nil if it isn't all there.
+func (f *fields) formats() []bool {
+	n := f.int16()
+	if n > len(f.rest)/2 {
+		f.short = true
 		return nil
 	}
-	formats := make([]bool, n)
-	for i := range formats {
-		formats[i] = c.int16() == 1
+	binary := make([]bool, n)
+	for i := range binary {
+		binary[i] = f.int16() == 1
 	}
-	if n = c.int16(); n > len(rest)/4 {
+	return binary
+}
+
+// parameters reads the parameters of a Bind, with their formats.
+func (f *fields) parameters() []Parameter {
+	formats := f.formats()
+	n := f.int16()
+	if f.short || n > len(f.rest)/4 {
 		return nil
 	}
 	values := make([]Parameter, n)
 	for i := range values {
 		v := &values[i]
-		if n := c.int32(); n >= 0 {
-			v.Value = c.bytes(int(n))
+		if n := f.int32(); n >= 0 {
+			v.Value = f.bytes(int(n))
 		}
 		switch {
 		case len(formats) == 1:
@@ -54,7 +79,7 @@ func ReadParameters(rest []byte) []Parameter {
 			v.Binary = formats[i]
 		}
 	}
-	if c.short {
+	if f.short {
 		return nil
 	}
 	return values

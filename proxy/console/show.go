@@ -1,0 +1,194 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/live"
+)
+
+func (c *Console) keysView() view {
+	return view{
+		name: "keys", takes: takesPrefix | takesLimit,
+		about: "the locks that sessions of this proxy are tagged with, by database and key",
+		columns: []column{
+			{"database", typeText, "of the sessions"},
+			{"key", typeText, "resource key"},
+			{"token", typeInt8, "that they present"},
+			{"sessions", typeInt8, "how many"},
+			{"transactions", typeInt8, "of them in a transaction, or active"},
+			{"claimed", typeTimestamptz, "when the newest of them did; NULL: none has yet"},
+			{"state", typeText, "the busiest of them: as in `SHOW SESSIONS`"},
+		},
+		show: func(_ context.Context, q query) (a answer, err error) {
+			for _, k := range live.Keys(c.Server.LiveSessions()) {
+				if strings.HasPrefix(k.Key, q.prefix) {
+					a.rows = append(a.rows, []any{text(k.Database), text(k.Key), int64(k.Token), int64(k.Sessions),
+						int64(k.Transactions), moment(k.Claimed), k.State.String()})
+				}
+			}
+			return q.limited(a), nil
+		},
+	}
+}
+
+func (c *Console) sessionsView() view {
+	return view{
+		name: "sessions", takes: takesLimit,
+		about: "the sessions of this proxy, by number",
+		columns: []column{
+			{"session", typeInt8, "its number, as in the log"},
+			{"pid", typeInt8, "its process in PostgreSQL; NULL: none, as for the console's"},
+			{"user", typeText, ""},
+			{"database", typeText, ""},
+			{"client", typeText, "address"},
+			{"application_name", typeText, ""},
+			{"state", typeText, "`login`, `idle`, `idle in transaction`, `idle in transaction (aborted)`, `active`, `claiming`, `evicted`, `ending`"},
+			{"tag", typeText, "what it has claimed, in the form of `fence.tokens`"},
+			{"claimed", typeTimestamptz, "when"},
+			{"since", typeTimestamptz, "when it logged in"},
+			{"transaction_since", typeTimestamptz, "when its transaction began; NULL: none, or the session was never tagged"},
+			{"bytes_in", typeInt8, "from the client"},
+			{"bytes_out", typeInt8, "to the client"},
+		},
+		show: func(_ context.Context, q query) (a answer, err error) {
+			for _, s := range c.Server.LiveSessions() {
+				a.rows = append(a.rows, []any{int64(s.ID), number(s.PID), text(s.User), text(s.Database), text(s.Remote), text(s.Application),
+					s.State.String(), tagText(s.Tag), moment(s.At), moment(s.Since), moment(s.Transaction), int64(s.In), int64(s.Out)})
+			}
+			return q.limited(a), nil
+		},
+	}
+}
+
+func (c *Console) rejectionsView() view {
+	return view{
+		name: "rejections", takes: takesPrefix | takesLimit,
+		about: "the last statements that were refused, the newest first; as many as are kept in memory, since the proxy started",
+		columns: []column{
+			{"time", typeTimestamptz, ""},
+			{"session", typeInt8, "its number, as in the log"},
+			{"pid", typeInt8, "its process in PostgreSQL"},
+			{"user", typeText, ""},
+			{"database", typeText, ""},
+			{"application_name", typeText, ""},
+			{"client", typeText, "address"},
+			{"key", typeText, "NULL: no tag, or one of several locks"},
+			{"token", typeInt8, "that was presented"},
+			{"superseded_by", typeInt8, "the higher token, if that was the reason"},
+			{"code", typeText, "SQLSTATE"},
+			{"reason", typeText, "the error's message"},
+			{"detail", typeText, "the error's DETAIL"},
+			{"what_to_do", typeText, "the error's HINT"},
+		},
+		show: func(_ context.Context, q query) (a answer, err error) {
+			for _, e := range c.Journal.Refusals() {
+				if !strings.HasPrefix(e.Key, q.prefix) {
+					continue
+				}
+				a.rows = append(a.rows, []any{moment(e.At), number(e.Session), number(e.PID), text(e.User), text(e.Database), text(e.Application),
+					text(e.Remote), text(e.Key), number(e.Token), number(e.Higher), text(e.Code), text(e.Message), text(e.Detail), text(e.Hint)})
+			}
+			return q.limited(a), nil
+		},
+	}
+}
+
+func (c *Console) statsView() view {
+	return view{
+		name:  "stats",
+		about: "what `/metrics` has of fenceproxy, of histograms their count and sum",
+		columns: []column{
+			{"name", typeText, "of the [metric](metrics.md)"},
+			{"labels", typeText, "NULL: it has none"},
+			{"value", typeFloat8, ""},
+		},
+		show: func(context.Context, query) (a answer, err error) {
+			stats, err := c.Program.Stats()
+			for _, s := range stats {
+				a.rows = append(a.rows, []any{text(s.Name), text(s.Labels), s.Value})
+			}
+			return a, err
+		},
+	}
+}
+
+func (c *Console) configView() view {
+	return view{
+		name:  "config",
+		about: "every setting, as it counts now",
+		columns: []column{
+			{"key", typeText, "as the file has it"},
+			{"value", typeText, "`(hidden)` for a secret"},
+			{"default", typeText, ""},
+			{"changeable", typeBool, "by RELOAD or SIGHUP; else it needs a restart"},
+			{"source", typeText, "what set it: `default`, a flag, a variable, or file, line and key"},
+		},
+		show: func(context.Context, query) (a answer, err error) {
+			for _, s := range c.Program.Settings() {
+				a.rows = append(a.rows, []any{s.Name, text(s.Value), text(s.Default), s.Changeable, text(s.Source)})
+			}
+			return a, nil
+		},
+	}
+}
+
+func (c *Console) versionView() view {
+	return view{
+		name:    "version",
+		about:   "which build this is",
+		columns: []column{{"version", typeText, ""}},
+		show: func(context.Context, query) (answer, error) {
+			return answer{rows: [][]any{{c.Version}}}, nil
+		},
+	}
+}
+
+func (c *Console) helpView() view {
+	return view{
+		name:    "help",
+		about:   "what the console knows",
+		columns: []column{{"command", typeText, ""}, {"description", typeText, ""}},
+		show: func(context.Context, query) (a answer, err error) {
+			for _, v := range c.views() {
+				a.rows = append(a.rows, []any{v.usage(), strings.ReplaceAll(v.about, "`", "")})
+			}
+			return answer{rows: append(a.rows,
+				[]any{"KILL pid | KILL SESSION n", "end a session; for admin_roles"},
+				[]any{"RELOAD", "read the settings anew, as SIGHUP does; for admin_roles"})}, nil
+		},
+	}
+}
+
+// moment is a time that may not be known: zero is NULL.
+func moment(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t
+}
+
+// tagText is a tag as fence.tokens has it; NULL if there is none.
+func tagText(tag fencing.Tag) any {
+	if len(tag) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, p := range tag {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		quoted := json.NewEncoder(&b)
+		quoted.SetEscapeHTML(false)
+		_ = quoted.Encode(p.Key) // a text always can be
+		b.Truncate(b.Len() - 1)  // the end of its line
+		b.WriteString(": " + p.Token.String())
+	}
+	b.WriteByte('}')
+	return text(b.String())
+}
