@@ -77,7 +77,7 @@ func TestClaimer_EndsStaleTransactions(t *testing.T) {
 			if got := s.jobs(); got != "none" {
 				t.Errorf("rows of ended transactions: %s", got)
 			}
-			if got := o.reports(); len(got) != 1 || got[0].Outcome != fencing.OutcomeRaised || got[0].Ended != blockers {
+			if got := o.reports(t); len(got) != 1 || got[0].Outcome != fencing.OutcomeRaised || got[0].Ended != blockers {
 				t.Errorf("got report %+v, want one raised claim that ended %d", got, blockers)
 			}
 		})
@@ -103,10 +103,17 @@ func (o *observer) BackendEnded(_, _ string, b fencing.Blocker) {
 	o.ended = append(o.ended, b)
 }
 
-func (o *observer) reports() []fencing.ClaimReport {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.done
+// reports returns what was told of claims, once there is some: it comes after
+// their answers.
+func (o *observer) reports(t *testing.T) (done []fencing.ClaimReport) {
+	t.Helper()
+	poll.Until(t, "a claim is told of", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		done = o.done
+		return len(done) > 0
+	})
+	return done
 }
 
 func TestClaimer_SparesRunningStatementsOnlyUntilEvictAfter(t *testing.T) {
@@ -141,7 +148,7 @@ func TestClaimer_EqualDoesNotWait(t *testing.T) {
 	if err := s.answered(start(t, c, "a", 42)); err != nil {
 		t.Fatal(err)
 	}
-	if got := o.reports(); len(got) != 1 || got[0].Outcome != fencing.OutcomeHeld {
+	if got := o.reports(t); len(got) != 1 || got[0].Outcome != fencing.OutcomeHeld {
 		t.Errorf("got %+v, want one held claim", got)
 	}
 	if got := s.markRow(); got != before {
@@ -262,7 +269,7 @@ func TestClaimer_NeverEndsALaterHolder(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			s.exec(rightful, "COMMIT")
-			if got := o.reports(); len(got) != 1 || got[0].Ended > 0 {
+			if got := o.reports(t); len(got) != 1 || got[0].Ended > 0 {
 				t.Errorf("got %+v, want nobody ended", got)
 			}
 			// What the claim left behind in PostgreSQL has nothing to do.

@@ -32,7 +32,9 @@ type Evictor interface {
 // An Observer hears what claims do, for metrics and logs. It is called from
 // many goroutines and must not block.
 type Observer interface {
-	// ClaimDone is called once for each claim that was carried out.
+	// ClaimDone is called once for each claim that was carried out, in the order
+	// in which they ended. The claim's caller has its answer by then, or gets it
+	// meanwhile; Close returns after the last call.
 	ClaimDone(ClaimReport)
 	// BackendEnded is called for each backend that a claim ended.
 	BackendEnded(database, key string, b Blocker)
@@ -123,6 +125,7 @@ type Claimer struct {
 	flights singleflight.Group
 	known   *verified
 	history history
+	telling telling
 
 	mu      sync.Mutex
 	closed  bool
@@ -217,14 +220,14 @@ func closing(p Pair) *Error {
 	return Refuse(CodeUnverified, "%s token %d: the proxy is shutting down", p.Key, p.Token).With("", "Retry on a new connection.")
 }
 
-// carryOut runs one claim and tells the Observer.
+// carryOut runs one claim and has the Observer told.
 func (c *Claimer) carryOut(database string, p Pair, session uint64) *Error {
 	began := time.Now()
 	report := ClaimReport{Database: database, Pair: p, Session: session}
 	report.Outcome, report.Err = c.steps(database, p, &report)
 	report.Took, report.Epoch = time.Since(began), c.history.epoch(database)
 	if c.Observer != nil {
-		c.Observer.ClaimDone(report)
+		c.telling.claimDone(c.Observer, &c.running, report)
 	}
 	return report.Err
 }

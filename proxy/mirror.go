@@ -32,12 +32,20 @@ type mirror struct {
 	// baseless: the readback came inside a transaction, so what a rollback
 	// would give is not known.
 	baseless bool
-	failed   bool // the open transaction has failed
+	failed   bool     // the open transaction has failed
+	read     *reading // the last tag that was read; nil for none
+}
+
+// A reading is a tag that was read off values. Mirrors that are copies share it,
+// and nobody changes it.
+type reading struct {
+	of  values
+	tag fencing.Tag
 }
 
 // load takes what the backend said. inBlock tells that a transaction was open.
 func (m *mirror) load(v values, inBlock bool) {
-	*m = mirror{reset: m.reset, base: v, session: v, now: v, open: inBlock, baseless: inBlock}
+	*m = mirror{reset: m.reset, base: v, session: v, now: v, open: inBlock, baseless: inBlock, read: m.read}
 }
 
 // apply takes the effects of a statement that is about to be sent. pending
@@ -113,8 +121,14 @@ func (m *mirror) tag() (tag fencing.Tag, incomplete bool, err error) {
 	if v.outdated || (v.key == "") != (v.token == "") {
 		return nil, true, nil
 	}
-	tag, err = fencing.ParseTag(v.key, v.token, v.tokens)
-	return tag, false, err
+	if m.read != nil && m.read.of == v {
+		return m.read.tag, false, nil
+	}
+	if tag, err = fencing.ParseTag(v.key, v.token, v.tokens); err != nil {
+		return nil, false, err
+	}
+	m.read = &reading{v, tag}
+	return tag, false, nil
 }
 
 func (v *values) get(name string) string {

@@ -340,7 +340,12 @@ func TestMirror_Tag(t *testing.T) {
 		{"no number", []sqlrewrite.Setting{set(key, "a"), set(token, "x")}, "malformed"},
 	} {
 		var m mirror
-		m.apply(c.settings, false)
+		for i := range c.settings {
+			copied := m // read in between, as a claim that is refused does
+			copied.tag()
+			m = copied
+			m.apply(c.settings[i:i+1], false)
+		}
 		tag, incomplete, err := m.tag()
 		got := tag.String()
 		if incomplete {

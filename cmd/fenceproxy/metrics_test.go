@@ -17,6 +17,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/live"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/samples"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -134,7 +135,11 @@ func TestServe_MetricsMove(t *testing.T) {
 	if _, err := away.Exec(t.Context(), "INSERT INTO t VALUES (1)"); code(err) != "LF003" {
 		t.Errorf("etcd away: got %v, want LF003", err)
 	}
-	_, body := get(t, p, "/metrics")
+	var body string
+	poll.Until(t, "the last claim is counted", func() bool {
+		_, body = get(t, p, "/metrics")
+		return strings.Contains(body, `fenceproxy_claims_total{code="LF003",outcome="refused"}`)
+	})
 	for _, want := range []string{
 		`fenceproxy_claim_phase_seconds_count{phase="verify"} `,
 		`fenceproxy_claim_phase_seconds_count{phase="raise"} 1`,

@@ -99,9 +99,10 @@ func TestServe_AdminPort(t *testing.T) {
 	lease := hold(t, s.Client, "order:1")
 	conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged("order:1", lease.Token())...)
 	exec1(t, conn, "CREATE TABLE t (i int)")
-	if _, body := get(t, p, "/metrics"); !strings.Contains(body, `fenceproxy_claims_total{code="",outcome="raised"} 1`) {
-		t.Errorf("got %s\nwant one claim counted", body)
-	}
+	poll.Until(t, "one claim is counted", func() bool {
+		_, body := get(t, p, "/metrics")
+		return strings.Contains(body, `fenceproxy_claims_total{code="",outcome="raised"} 1`)
+	})
 
 	s.Etcd.Close()
 	if status, body := get(t, p, "/readyz"); status != 503 || !strings.HasPrefix(body, "etcd: ") || strings.Count(body, "etcd") != 1 {
