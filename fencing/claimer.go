@@ -123,6 +123,7 @@ type Claimer struct {
 	ctx     context.Context       // ends with Close
 	cancel  context.CancelFunc
 	flights singleflight.Group
+	hands   *hands
 	known   *verified
 	history history
 	telling telling
@@ -143,7 +144,7 @@ func NewClaimer(store *Store, authority Authority, evictor Evictor) *Claimer {
 	return &Claimer{
 		Store: store, Authority: authority, Evictor: evictor, Name: host,
 		Times: Times{EvictAfter: DefaultEvictAfter, ClaimTimeout: DefaultClaimTimeout, VerifyTimeout: DefaultVerifyTimeout},
-		ctx:   ctx, cancel: cancel, known: newVerified(),
+		ctx:   ctx, cancel: cancel, hands: newHands(ctx), known: newVerified(),
 	}
 }
 
@@ -166,6 +167,7 @@ func (c *Claimer) Close() {
 	c.mu.Unlock()
 	c.cancel()
 	c.running.Wait()
+	c.hands.wait()
 }
 
 // enter counts a goroutine that Close waits for.
@@ -196,17 +198,17 @@ func (c *Claimer) Claim(ctx context.Context, database string, p Pair) error {
 	}
 	defer c.running.Done()
 	flight := database + "\x00" + p.Key + "\x00" + p.Token.String()
-	result := c.flights.DoChan(flight, func() (any, error) {
-		if !c.enter() {
-			return closing(p), nil
-		}
+	session, _ := ctx.Value(sessionKey{}).(uint64)
+	result := make(chan *Error, 1)
+	c.running.Add(1) // which has been counted for this call: nobody can be waiting for none
+	c.hands.do(func() {
 		defer c.running.Done()
-		session, _ := ctx.Value(sessionKey{}).(uint64)
-		return c.carryOut(database, p, session), nil
+		refusal, _, _ := c.flights.Do(flight, func() (any, error) { return c.carryOut(database, p, session), nil })
+		result <- refusal.(*Error)
 	})
 	select {
-	case r := <-result:
-		if refusal := r.Val.(*Error); refusal != nil {
+	case refusal := <-result:
+		if refusal != nil {
 			mine := *refusal // it is shared, and callers may add to theirs
 			return &mine
 		}

@@ -32,3 +32,12 @@ func (s *Store) AsksIdle(database string) bool {
 	asks := p.claim.Config().ShouldPing
 	return asks == nil || asks(context.Background(), pgxpool.ShouldPingParams{IdleDuration: time.Hour})
 }
+
+// Hands are the goroutines of a Claimer.
+type Hands struct{ *hands }
+
+func NewHands(ctx context.Context) Hands { return Hands{newHands(ctx)} }
+
+func (h Hands) Do(f func()) { h.do(f) }
+
+func (h Hands) Wait() { h.wait() }
