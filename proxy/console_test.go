@@ -2,8 +2,11 @@ package proxy_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +19,9 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/console"
 	"github.com/fenceproxy/fenceproxy/proxy/live"
+	"github.com/fenceproxy/fenceproxy/testharness/certs"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
 // A program is what the console's proxy runs in, as a test has it.
@@ -295,5 +300,123 @@ func TestConsole_Reload(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "RELOAD")
 	if said := pgError(err); said == nil || said.Code != "F0000" || said.Detail != c.program.failed.Error() {
 		t.Errorf("got %v, want each fault", err)
+	}
+}
+
+// psycopg begins a transaction by itself, and prepares what it runs often.
+const psycopgOnConsole = `
+import sys, psycopg
+conn = psycopg.connect(sys.argv[1])
+for n in range(7):
+    assert conn.execute("SHOW VERSION").fetchone()[0] == "fenceproxy of a test"
+rows = conn.execute("SHOW MARKS %s LIMIT %s", ("order:", 5)).fetchall()
+assert rows[0][1] == "order:1" and rows[0][2] == 41 and rows[0][7] is True, rows
+assert conn.execute("SHOW MARKS", binary=True).fetchone()[4].year > 2000
+try:
+    conn.execute("SHOW CLIENTS")
+    assert False
+except psycopg.errors.SyntaxError as e:
+    assert "SESSIONS" in e.diag.message_hint
+assert conn.info.transaction_status.name == "INERROR"
+conn.rollback()
+conn.execute("SHOW KEYS")
+conn.commit()
+conn.close()
+`
+
+func TestConsole_Psycopg(t *testing.T) {
+	c := newConsoled(t)
+	c.raise(0, "order:1", 41)
+	out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", psycopgOnConsole, c.as("dba")).CombinedOutput()
+	if err != nil {
+		t.Errorf("got %v %s", err, out)
+	}
+}
+
+// A console's session ends as others do: by KILL, by time-outs, when the proxy
+// drains; and it counts where they are counted.
+func TestConsole_Ends(t *testing.T) {
+	c := newConsoled(t)
+	settings := c.server.Settings
+	dba := c.connect(c.as("dba"))
+	for name, end := range map[string]struct {
+		code string
+		do   func()
+	}{
+		"KILL SESSION": {"57P01", func() {
+			_, all := rows(t, dba, "SHOW SESSIONS")
+			last := all[len(all)-1]
+			if last[1] != "<nil>" || last[2] != "watcher" {
+				t.Fatalf("got %v, want the console's session without a pid", last)
+			}
+			if _, err := dba.Exec(t.Context(), "KILL SESSION "+last[0]); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"idle": {"57P05", func() {
+			shorter := settings
+			shorter.ClientIdleTimeout = 50 * time.Millisecond
+			c.server.Reload(shorter)
+		}},
+	} {
+		watcher := c.connect(c.as("watcher"))
+		end.do()
+		var err error
+		poll.Until(t, name, func() bool {
+			if strings.HasPrefix(name, "idle") {
+				poll.Until(t, "the end", func() bool { return c.server.Sessions() == 0 })
+			}
+			_, err = watcher.Exec(context.Background(), "SHOW VERSION")
+			return err != nil
+		})
+		if got := code(err); got != end.code {
+			t.Errorf("%s: got %v, want %s", name, err, end.code)
+		}
+		c.server.Reload(settings)
+		dba = c.connect(c.as("dba"))
+	}
+	one := settings
+	one.MaxConnections = 1
+	c.server.Reload(one)
+	if _, err := pgx.Connect(t.Context(), c.as("dba")); code(err) != "53300" {
+		t.Errorf("with another session: got %v, want 53300", err)
+	}
+	c.server.Reload(settings)
+	done := make(chan error, 1)
+	go func() { done <- c.server.Shutdown(context.Background()) }()
+	if err := <-done; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if _, err := dba.Exec(context.Background(), "SHOW VERSION"); code(err) != "57P01" {
+		t.Errorf("drained: got %v, want 57P01", err)
+	}
+}
+
+// Over TLS the proxy verifies passwords itself, and binds them to the channel, for
+// the console as for any session; a wrong one gets nowhere near.
+func TestConsole_TLS(t *testing.T) {
+	ca := certs.New(t)
+	s := newStackOn(t, postgres.New(t, postgres.Options{Auth: postgres.AuthSCRAM, Password: "admin"}))
+	s.exec("CREATE ROLE dba LOGIN PASSWORD 'right'")
+	store, err := fencing.NewStore(s.pg.DSN("postgres", "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	own := &tls.Config{Certificates: []tls.Certificate{ca.Leaf("proxy")}}
+	addr := s.addProxy(s.pg.Addr(), func(p *proxy.Server) {
+		p.TLS = proxy.ClientTLS{Mode: proxy.TLSRequire, Config: func() *tls.Config { return own }}
+		p.Secrets = secretsOf(store)
+		p.Console = &console.Console{Server: p, Marks: store, Roles: store, Program: &program{}, Journal: p.Journal, Version: "v", Login: "postgres"}
+		p.Settings.Console = console.Settings{Database: "fenceproxy", Admins: []string{"dba"}}
+	})
+	host, port, _ := strings.Cut(addr, ":")
+	for password, want := range map[string]string{"right": "v", "wrong": "password authentication failed"} {
+		cmd := exec.CommandContext(t.Context(), "psql", "-XAt", "-c", "SHOW VERSION",
+			fmt.Sprintf("host=%s port=%s user=dba dbname=fenceproxy sslmode=require channel_binding=require", host, port))
+		cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
+		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), want) {
+			t.Errorf("%s: got %s, want %s", password, out, want)
+		}
 	}
 }

@@ -37,14 +37,7 @@ func TestServer_SCRAM(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		addr[encrypted] = s.addProxy(pg.Addr(), func(server *proxy.Server) {
 			server.TLS = proxy.ClientTLS{Mode: proxy.TLSAllow, Config: func() *tls.Config { return own }}
-			server.Secrets = secretsFunc(func(ctx context.Context, user string) (proxy.Credential, error) {
-				text, err := store.RoleSecret(ctx, user)
-				secret, none := scram.ParseSecret(text)
-				if none != nil {
-					return proxy.Credential{}, err
-				}
-				return proxy.Credential{Secret: &secret}, err
-			})
+			server.Secrets = secretsOf(store)
 			if encrypted {
 				server.Upstream[0].Ways[0].TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "db.example"}
 			}
@@ -95,4 +88,16 @@ type secretsFunc func(ctx context.Context, user string) (proxy.Credential, error
 
 func (f secretsFunc) Credential(ctx context.Context, user string) (proxy.Credential, error) {
 	return f(ctx, user)
+}
+
+// secretsOf are those that PostgreSQL has.
+func secretsOf(store *fencing.Store) proxy.Secrets {
+	return secretsFunc(func(ctx context.Context, user string) (proxy.Credential, error) {
+		text, err := store.RoleSecret(ctx, user)
+		secret, none := scram.ParseSecret(text)
+		if none != nil {
+			return proxy.Credential{}, err
+		}
+		return proxy.Credential{Secret: &secret}, err
+	})
 }
