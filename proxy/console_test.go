@@ -52,7 +52,8 @@ type consoled struct {
 // and app, who may not.
 func newConsoled(t *testing.T) *consoled {
 	t.Helper()
-	c := &consoled{stack: newStack(t, 0), program: &program{}}
+	pg := postgres.New(t, postgres.Options{HBA: []string{"host all stranger all reject"}})
+	c := &consoled{stack: newStackOn(t, pg), program: &program{}}
 	c.exec("CREATE ROLE dba LOGIN; CREATE ROLE watcher LOGIN; CREATE ROLE app LOGIN; CREATE ROLE member LOGIN IN ROLE dba; " +
 		"GRANT ALL ON t TO app")
 	store, err := fencing.NewStore(c.pg.DSN("postgres", "postgres"))
@@ -110,7 +111,7 @@ func TestConsole_Access(t *testing.T) {
 	c.exec("CREATE ROLE outsider LOGIN NOINHERIT IN ROLE dba")
 	for role, want := range map[string]string{
 		"dba": "", "watcher": "", "member": "", "postgres": "", // a superuser has everybody's privileges
-		"app": "42501", "outsider": "42501", "nobody": "28000",
+		"app": "42501", "outsider": "42501", "nobody": "28000", "stranger": "28000",
 	} {
 		conn, err := pgx.Connect(t.Context(), c.as(role))
 		if got := code(err); got != want {
@@ -127,7 +128,7 @@ func TestConsole_Access(t *testing.T) {
 		switch {
 		case want == "42501" && !strings.Contains(said.Hint, "admin_roles"):
 			t.Errorf("%s: got hint %q, which names no setting", role, said.Hint)
-		case role == "nobody" && strings.Contains(fmt.Sprint(said.Message, said.Detail, said.Hint), "postgres"):
+		case want == "28000" && strings.Contains(fmt.Sprint(said.Message, said.Detail, said.Hint), "postgres"):
 			t.Errorf("a stranger hears %q, %q", said.Message, said.Detail)
 		}
 	}
