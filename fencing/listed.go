@@ -29,7 +29,7 @@ type Listing struct {
 	Most   int    // how many, 1 at least
 }
 
-// ErrMayNotList: the Store's role may not read fence.status.
+// ErrMayNotList says that the Store's role may not read fence.status.
 var ErrMayNotList = errors.New("the proxy's role may not list marks")
 
 // ListMarks returns marks of a database in the bytewise order of their keys, and

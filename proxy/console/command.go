@@ -164,7 +164,7 @@ func unknownStatement(t token) *fault {
 	}
 	f := syntax(t)
 	if near := nearest(t, []string{"show", "kill", "reload", "help"}); near != "" {
-		f.hint("Did you mean %s? SHOW HELP lists what the console knows.", near)
+		return f.hint("Did you mean %s? SHOW HELP lists what the console knows.", near)
 	}
 	return f
 }

@@ -106,10 +106,10 @@ func (c *Console) whyNoMarks(err error) error {
 	switch {
 	case errors.Is(err, fencing.ErrMayNotList):
 		f.Code = codeDenied
-		f.hint("As the owner of schema fence, in that database: %s", c.Marks.GrantListing())
+		return f.hint("As the owner of schema fence, in that database: %s", c.Marks.GrantListing())
 	case fencing.NotInstalled(err):
 		f.Code = string(fencing.CodeNotInstalled)
-		f.hint("The database has no schema fence: run fenceproxy init.")
+		return f.hint("The database has no schema fence: run fenceproxy init.")
 	}
 	return f
 }
