@@ -3,6 +3,7 @@ package fencing_test
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -13,18 +14,14 @@ func TestHands_Do(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := fencing.NewHands(ctx)
-	let, ended, done := make(chan struct{}), make(chan struct{}), make(chan int)
-	early := false
+	let, done := make(chan struct{}), make(chan int)
+	var finished atomic.Bool
 	h.Do(func() {
 		<-let
 		for range 1000 { // whoever doesn't wait for this ends meanwhile
 			runtime.Gosched()
 		}
-		select {
-		case <-ended:
-			early = true
-		default:
-		}
+		finished.Store(true)
 	})
 	for i := range 2 { // by a new one, and by one that is free, or another new one
 		h.Do(func() { done <- i })
@@ -33,13 +30,9 @@ func TestHands_Do(t *testing.T) {
 		}
 	}
 	cancel()
-	go func() {
-		h.Wait()
-		close(ended)
-	}()
 	close(let)
-	<-ended
-	if early {
+	h.Wait()
+	if !finished.Load() {
 		t.Error("the wait ended before all was done")
 	}
 }
