@@ -286,10 +286,10 @@ func (s *session) admit(what meaning) *fencing.Error {
 		return nil
 	}
 	s.mu.Lock()
-	m := s.mirror
+	now := s.mirror.now
 	s.mu.Unlock()
-	if _, incomplete, _ := m.tag(); incomplete {
-		return incompleteTag(m.now)
+	if now.incomplete() {
+		return incompleteTag(now)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (m *mirror) lost(key string) bool {
 // incomplete, and is no error here: it is half-way to a tag.
 func (m *mirror) tag() (tag fencing.Tag, incomplete bool, err error) {
 	v := m.now
-	if v.outdated || (v.key == "") != (v.token == "") {
+	if v.incomplete() {
 		return nil, true, nil
 	}
 	if m.read != nil && m.read.of == v {
@@ -130,6 +130,9 @@ func (m *mirror) tag() (tag fencing.Tag, incomplete bool, err error) {
 	m.read = &reading{v, tag}
 	return tag, false, nil
 }
+
+// incomplete reports whether values are half-way to a tag.
+func (v *values) incomplete() bool { return v.outdated || (v.key == "") != (v.token == "") }
 
 func (v *values) get(name string) string {
 	switch name {
