@@ -1,23 +1,10 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"strconv"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
-)
-
-// Types that a Parse can give a parameter of set_config (pg_type.dat).
-const (
-	typeUnspecified uint32 = 0
-	typeBool        uint32 = 16
-	typeInt8        uint32 = 20
-	typeInt2        uint32 = 21
-	typeInt4        uint32 = 23
-	typeText        uint32 = 25
-	typeUnknown     uint32 = 705
-	typeVarchar     uint32 = 1043
 )
 
 // bindSettings returns what a statement does to the tag with the parameters of
@@ -36,7 +23,7 @@ func bindSettings(st statement, rest []byte) []sqlrewrite.Setting {
 		if p.Number > len(values) {
 			return sqlrewrite.Argument{}, false
 		}
-		oid := typeUnspecified
+		oid := wire.TypeUnspecified
 		if p.Number <= len(st.types) {
 			oid = st.types[p.Number-1]
 		}
@@ -55,12 +42,12 @@ func bindSettings(st statement, rest []byte) []sqlrewrite.Setting {
 // Parse left that open, of the one that the text gives it.
 func argument(v wire.Parameter, oid uint32, t sqlrewrite.ParamType) (arg sqlrewrite.Argument, ok bool) {
 	switch oid {
-	case typeUnspecified:
-	case typeText, typeVarchar, typeUnknown:
+	case wire.TypeUnspecified:
+	case wire.TypeText, wire.TypeVarchar, wire.TypeUnknown:
 		t = sqlrewrite.ParamText
-	case typeInt2, typeInt4, typeInt8:
+	case wire.TypeInt2, wire.TypeInt4, wire.TypeInt8:
 		t = sqlrewrite.ParamInteger
-	case typeBool:
+	case wire.TypeBool:
 		t = sqlrewrite.ParamBool
 	default:
 		return arg, false
@@ -77,24 +64,9 @@ func argument(v wire.Parameter, oid uint32, t sqlrewrite.ParamType) (arg sqlrewr
 		arg.Text = strconv.FormatBool(v.Value[0] != 0)
 		return arg, true
 	case t == sqlrewrite.ParamInteger:
-		arg.Text, ok = wholeNumber(v.Value)
+		n, ok := wire.Int(v.Value)
+		arg.Text = strconv.FormatInt(n, 10)
 		return arg, ok
 	}
 	return arg, false
-}
-
-// wholeNumber reads an integer in binary format.
-func wholeNumber(v []byte) (string, bool) {
-	var n int64
-	switch len(v) {
-	case 2:
-		n = int64(int16(binary.BigEndian.Uint16(v)))
-	case 4:
-		n = int64(int32(binary.BigEndian.Uint32(v)))
-	case 8:
-		n = int64(binary.BigEndian.Uint64(v))
-	default:
-		return "", false
-	}
-	return strconv.FormatInt(n, 10), true
 }

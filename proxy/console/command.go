@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fenceproxy/fenceproxy/proxy/spelling"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
 // A verb is what a statement does.
@@ -187,23 +188,23 @@ func (c *Console) parseShow(r *reader) (command, error) {
 			for t.text == "transaction" && r.peek().symbol == symWord {
 				r.next() // ISOLATION LEVEL
 			}
-			return command{verb: verbValue, tag: "SHOW", field: field{name: t.text, typ: typeText}, value: value}, r.end()
+			return command{verb: verbValue, tag: "SHOW", field: field{name: t.text, typ: wire.TypeText}, value: value}, r.end()
 		}
 		return command{}, c.unknownView(t)
 	}
 	cmd := command{verb: verbShow, tag: "SHOW", view: v}
 	var err error
 	if s := r.peek().symbol; v.takes&takesPrefix != 0 && (s == symString || s == symParam) {
-		if cmd.prefix, err = r.operand(typeText); err != nil {
+		if cmd.prefix, err = r.operand(wire.TypeText); err != nil {
 			return cmd, err
 		}
 	}
 	for err == nil {
 		switch {
 		case v.takes&takesAfter != 0 && !cmd.after.given && r.word("after"):
-			cmd.after, err = r.operand(typeText)
+			cmd.after, err = r.operand(wire.TypeText)
 		case v.takes&takesLimit != 0 && !cmd.limit.given && r.word("limit"):
-			cmd.limit, err = r.operand(typeInt8)
+			cmd.limit, err = r.operand(wire.TypeInt8)
 		default:
 			return cmd, r.end()
 		}
@@ -244,7 +245,7 @@ func (r *reader) operand(typ uint32) (operand, error) {
 			return o, faultf(codeSyntax, "there is no parameter $%s", t.text)
 		}
 		o.param = n
-	case typ == typeInt8 && t.symbol != symNumber, typ == typeText && t.symbol != symString:
+	case typ == wire.TypeInt8 && t.symbol != symNumber, typ == wire.TypeText && t.symbol != symString:
 		return o, syntax(t)
 	}
 	return o, nil
@@ -256,7 +257,7 @@ func parseKill(r *reader) (command, error) {
 		return cmd, faultf(codeSyntax, "KILL needs the pid of a session").hint("SHOW SESSIONS lists them.")
 	}
 	var err error
-	if cmd.id, err = r.operand(typeInt8); err != nil {
+	if cmd.id, err = r.operand(wire.TypeInt8); err != nil {
 		return cmd, err
 	}
 	return cmd, r.end()
@@ -265,14 +266,14 @@ func parseKill(r *reader) (command, error) {
 // parseSelect reads the queries by which drivers and pools find out whether
 // somebody is there.
 func (c *Console) parseSelect(r *reader) (command, error) {
-	cmd := command{verb: verbValue, tag: "SELECT 1", field: field{name: "?column?", typ: typeText}}
+	cmd := command{verb: verbValue, tag: "SELECT 1", field: field{name: "?column?", typ: wire.TypeText}}
 	switch t := r.next(); {
 	case t.symbol == symNumber:
 		n, err := strconv.ParseInt(t.text, 10, 32)
 		if err != nil {
 			return cmd, noTables()
 		}
-		cmd.field.typ, cmd.value = typeInt4, n
+		cmd.field.typ, cmd.value = wire.TypeInt4, n
 	case t.symbol == symString:
 		cmd.value = t.text
 	case isVersion(r, t):
@@ -345,7 +346,7 @@ func (c *command) types(client []uint32) ([]uint32, error) {
 			types = append(types, 0)
 		}
 		switch known := &types[o.param-1]; {
-		case *known == 0 || *known == typeUnknown:
+		case *known == 0 || *known == wire.TypeUnknown:
 			*known = o.typ
 		case !readable(*known, o.typ):
 			return nil, faultf(codeBadValue, "parameter $%d is of a type that doesn't fit here", o.param)
@@ -353,7 +354,7 @@ func (c *command) types(client []uint32) ([]uint32, error) {
 	}
 	for i := range types {
 		if types[i] == 0 {
-			types[i] = typeText
+			types[i] = wire.TypeText
 		}
 	}
 	return types, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
 // The marks that one SHOW MARKS shows.
@@ -27,14 +28,14 @@ func (c *Console) marksView() view {
 		about: fmt.Sprintf("the marks in PostgreSQL, in the bytewise order of their keys: %d unless LIMIT says otherwise, and %d at most; "+
 			"a NOTICE says how to go on", defaultMarks, mostMarks),
 		columns: []column{
-			{"database", typeText, "one of those that sessions have claimed in since the proxy started, or that of `--upstream`"},
-			{"key", typeText, "resource key"},
-			{"token", typeInt8, "the highest that was accepted"},
-			{"lock_key", typeText, "etcd key of its holder"},
-			{"claimed", typeTimestamptz, ""},
-			{"claimed_by", typeText, "host of the proxy"},
-			{"epoch", typeInt8, "of its lineage"},
-			{"current", typeBool, "the lineage is the current one: the token counts"},
+			{"database", wire.TypeText, "one of those that sessions have claimed in since the proxy started, or that of `--upstream`"},
+			{"key", wire.TypeText, "resource key"},
+			{"token", wire.TypeInt8, "the highest that was accepted"},
+			{"lock_key", wire.TypeText, "etcd key of its holder"},
+			{"claimed", wire.TypeTimestamptz, ""},
+			{"claimed_by", wire.TypeText, "host of the proxy"},
+			{"epoch", wire.TypeInt8, "of its lineage"},
+			{"current", wire.TypeBool, "the lineage is the current one: the token counts"},
 		},
 		show: c.showMarks,
 	}

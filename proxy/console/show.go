@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/live"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
 func (c *Console) keysView() view {
@@ -16,13 +17,13 @@ func (c *Console) keysView() view {
 		name: "keys", takes: takesPrefix | takesLimit,
 		about: "the locks that sessions of this proxy are tagged with, by database and key",
 		columns: []column{
-			{"database", typeText, "of the sessions"},
-			{"key", typeText, "resource key"},
-			{"token", typeInt8, "that they present"},
-			{"sessions", typeInt8, "how many"},
-			{"transactions", typeInt8, "of them in a transaction, or active"},
-			{"claimed", typeTimestamptz, "when the newest of them did; NULL: none has yet"},
-			{"state", typeText, "the busiest of them: as in `SHOW SESSIONS`"},
+			{"database", wire.TypeText, "of the sessions"},
+			{"key", wire.TypeText, "resource key"},
+			{"token", wire.TypeInt8, "that they present"},
+			{"sessions", wire.TypeInt8, "how many"},
+			{"transactions", wire.TypeInt8, "of them in a transaction, or active"},
+			{"claimed", wire.TypeTimestamptz, "when the newest of them did; NULL: none has yet"},
+			{"state", wire.TypeText, "the busiest of them: as in `SHOW SESSIONS`"},
 		},
 		show: func(_ context.Context, q query) (a answer, err error) {
 			for _, k := range live.Keys(c.Server.LiveSessions()) {
@@ -41,19 +42,19 @@ func (c *Console) sessionsView() view {
 		name: "sessions", takes: takesLimit,
 		about: "the sessions of this proxy, by number",
 		columns: []column{
-			{"session", typeInt8, "its number, as in the log"},
-			{"pid", typeInt8, "its process in PostgreSQL; NULL: none, as for the console's"},
-			{"user", typeText, ""},
-			{"database", typeText, ""},
-			{"client", typeText, "address"},
-			{"application_name", typeText, ""},
-			{"state", typeText, "`login`, `idle`, `idle in transaction`, `idle in transaction (aborted)`, `active`, `claiming`, `evicted`, `ending`"},
-			{"tag", typeText, "what it has claimed, in the form of `fence.tokens`"},
-			{"claimed", typeTimestamptz, "when"},
-			{"since", typeTimestamptz, "when it logged in"},
-			{"transaction_since", typeTimestamptz, "when its transaction began; NULL: none, or the session was never tagged"},
-			{"bytes_in", typeInt8, "from the client"},
-			{"bytes_out", typeInt8, "to the client"},
+			{"session", wire.TypeInt8, "its number, as in the log"},
+			{"pid", wire.TypeInt8, "its process in PostgreSQL; NULL: none, as for the console's"},
+			{"user", wire.TypeText, ""},
+			{"database", wire.TypeText, ""},
+			{"client", wire.TypeText, "address"},
+			{"application_name", wire.TypeText, ""},
+			{"state", wire.TypeText, "`login`, `idle`, `idle in transaction`, `idle in transaction (aborted)`, `active`, `claiming`, `evicted`, `ending`"},
+			{"tag", wire.TypeText, "what it has claimed, in the form of `fence.tokens`"},
+			{"claimed", wire.TypeTimestamptz, "when"},
+			{"since", wire.TypeTimestamptz, "when it logged in"},
+			{"transaction_since", wire.TypeTimestamptz, "when its transaction began; NULL: none, or the session was never tagged"},
+			{"bytes_in", wire.TypeInt8, "from the client"},
+			{"bytes_out", wire.TypeInt8, "to the client"},
 		},
 		show: func(_ context.Context, q query) (a answer, err error) {
 			for _, s := range c.Server.LiveSessions() {
@@ -70,20 +71,20 @@ func (c *Console) rejectionsView() view {
 		name: "rejections", takes: takesPrefix | takesLimit,
 		about: "the last statements that were refused, the newest first; as many as are kept in memory, since the proxy started",
 		columns: []column{
-			{"time", typeTimestamptz, ""},
-			{"session", typeInt8, "its number, as in the log"},
-			{"pid", typeInt8, "its process in PostgreSQL"},
-			{"user", typeText, ""},
-			{"database", typeText, ""},
-			{"application_name", typeText, ""},
-			{"client", typeText, "address"},
-			{"key", typeText, "NULL: no tag, or one of several locks"},
-			{"token", typeInt8, "that was presented"},
-			{"superseded_by", typeInt8, "the higher token, if that was the reason"},
-			{"code", typeText, "SQLSTATE"},
-			{"reason", typeText, "the error's message"},
-			{"detail", typeText, "the error's DETAIL"},
-			{"what_to_do", typeText, "the error's HINT"},
+			{"time", wire.TypeTimestamptz, ""},
+			{"session", wire.TypeInt8, "its number, as in the log"},
+			{"pid", wire.TypeInt8, "its process in PostgreSQL"},
+			{"user", wire.TypeText, ""},
+			{"database", wire.TypeText, ""},
+			{"application_name", wire.TypeText, ""},
+			{"client", wire.TypeText, "address"},
+			{"key", wire.TypeText, "NULL: no tag, or one of several locks"},
+			{"token", wire.TypeInt8, "that was presented"},
+			{"superseded_by", wire.TypeInt8, "the higher token, if that was the reason"},
+			{"code", wire.TypeText, "SQLSTATE"},
+			{"reason", wire.TypeText, "the error's message"},
+			{"detail", wire.TypeText, "the error's DETAIL"},
+			{"what_to_do", wire.TypeText, "the error's HINT"},
 		},
 		show: func(_ context.Context, q query) (a answer, err error) {
 			for _, e := range c.Journal.Refusals() {
@@ -103,9 +104,9 @@ func (c *Console) statsView() view {
 		name:  "stats",
 		about: "what `/metrics` has of fenceproxy, of histograms their count and sum",
 		columns: []column{
-			{"name", typeText, "of the [metric](metrics.md)"},
-			{"labels", typeText, "NULL: it has none"},
-			{"value", typeFloat8, ""},
+			{"name", wire.TypeText, "of the [metric](metrics.md)"},
+			{"labels", wire.TypeText, "NULL: it has none"},
+			{"value", wire.TypeFloat8, ""},
 		},
 		show: func(context.Context, query) (a answer, err error) {
 			stats, err := c.Program.Stats()
@@ -122,11 +123,11 @@ func (c *Console) configView() view {
 		name:  "config",
 		about: "every setting, as it counts now",
 		columns: []column{
-			{"key", typeText, "as the file has it"},
-			{"value", typeText, "`(hidden)` for a secret"},
-			{"default", typeText, ""},
-			{"changeable", typeBool, "by RELOAD or SIGHUP; else it needs a restart"},
-			{"source", typeText, "what set it: `default`, a flag, a variable, or file, line and key"},
+			{"key", wire.TypeText, "as the file has it"},
+			{"value", wire.TypeText, "`(hidden)` for a secret"},
+			{"default", wire.TypeText, ""},
+			{"changeable", wire.TypeBool, "by RELOAD or SIGHUP; else it needs a restart"},
+			{"source", wire.TypeText, "what set it: `default`, a flag, a variable, or file, line and key"},
 		},
 		show: func(context.Context, query) (a answer, err error) {
 			for _, s := range c.Program.Settings() {
@@ -141,7 +142,7 @@ func (c *Console) versionView() view {
 	return view{
 		name:    "version",
 		about:   "which build this is",
-		columns: []column{{"version", typeText, ""}},
+		columns: []column{{"version", wire.TypeText, ""}},
 		show: func(context.Context, query) (answer, error) {
 			return answer{rows: [][]any{{c.Version}}}, nil
 		},
@@ -152,7 +153,7 @@ func (c *Console) helpView() view {
 	return view{
 		name:    "help",
 		about:   "what the console knows",
-		columns: []column{{"command", typeText, ""}, {"description", typeText, ""}},
+		columns: []column{{"command", wire.TypeText, ""}, {"description", wire.TypeText, ""}},
 		show: func(context.Context, query) (a answer, err error) {
 			for _, v := range c.views() {
 				a.rows = append(a.rows, []any{v.usage(), strings.ReplaceAll(v.about, "`", "")})

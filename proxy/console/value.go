@@ -10,31 +10,18 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
-// Types by their OID (pg_type.dat).
-const (
-	typeBool        uint32 = 16
-	typeInt8        uint32 = 20
-	typeInt2        uint32 = 21
-	typeInt4        uint32 = 23
-	typeText        uint32 = 25
-	typeFloat8      uint32 = 701
-	typeUnknown     uint32 = 705
-	typeVarchar     uint32 = 1043
-	typeTimestamptz uint32 = 1184
-)
-
 // typeName is how documents call a type.
 func typeName(oid uint32) string {
 	switch oid {
-	case typeBool:
+	case wire.TypeBool:
 		return "bool"
-	case typeInt4:
+	case wire.TypeInt4:
 		return "int4"
-	case typeInt8:
+	case wire.TypeInt8:
 		return "int8"
-	case typeFloat8:
+	case wire.TypeFloat8:
 		return "float8"
-	case typeTimestamptz:
+	case wire.TypeTimestamptz:
 		return "timestamptz"
 	}
 	return "text"
@@ -43,11 +30,13 @@ func typeName(oid uint32) string {
 // sizeOf is the length of a type's values, -1 where it varies.
 func sizeOf(oid uint32) int16 {
 	switch oid {
-	case typeBool:
+	case wire.TypeBool:
 		return 1
-	case typeInt4:
+	case wire.TypeInt2:
+		return 2
+	case wire.TypeInt4:
 		return 4
-	case typeInt8, typeFloat8, typeTimestamptz:
+	case wire.TypeInt8, wire.TypeFloat8, wire.TypeTimestamptz:
 		return 8
 	}
 	return -1
@@ -100,7 +89,7 @@ func encoded(value any, f wire.Field) []byte {
 
 func encodedInt(v int64, f wire.Field) []byte {
 	switch {
-	case f.Binary && f.Type == typeInt4:
+	case f.Binary && f.Type == wire.TypeInt4:
 		return binary.BigEndian.AppendUint32(nil, uint32(v))
 	case f.Binary:
 		return binary.BigEndian.AppendUint64(nil, uint64(v))
@@ -135,9 +124,9 @@ func encodedTime(v time.Time, f wire.Field) []byte {
 // stand where another is wanted.
 func readable(said, wanted uint32) bool {
 	switch said {
-	case typeInt2, typeInt4, typeInt8:
-		return wanted == typeInt8
-	case typeText, typeVarchar:
+	case wire.TypeInt2, wire.TypeInt4, wire.TypeInt8:
+		return wanted == wire.TypeInt8
+	case wire.TypeText, wire.TypeVarchar:
 		return true // a number may come as text
 	}
 	return false
@@ -148,15 +137,13 @@ func asText(p wire.Parameter, typ uint32) (string, error) {
 	if !p.Binary {
 		return string(p.Value), nil
 	}
-	switch {
-	case typ == typeInt2 && len(p.Value) == 2:
-		return strconv.Itoa(int(int16(binary.BigEndian.Uint16(p.Value)))), nil
-	case typ == typeInt4 && len(p.Value) == 4:
-		return strconv.Itoa(int(int32(binary.BigEndian.Uint32(p.Value)))), nil
-	case typ == typeInt8 && len(p.Value) == 8:
-		return strconv.FormatInt(int64(binary.BigEndian.Uint64(p.Value)), 10), nil
-	case typ == typeText, typ == typeVarchar:
+	switch typ {
+	case wire.TypeText, wire.TypeVarchar:
 		return string(p.Value), nil
+	case wire.TypeInt2, wire.TypeInt4, wire.TypeInt8:
+		if n, ok := wire.Int(p.Value); ok && len(p.Value) == int(sizeOf(typ)) {
+			return strconv.FormatInt(n, 10), nil
+		}
 	}
 	return "", faultf("22P03", "incorrect binary data format in a parameter")
 }

@@ -62,7 +62,7 @@ func (t *Tally) count(op *history.Op) {
 	case op.Kind != history.KindClaim && op.Kind != history.KindRead && op.Kind != history.KindWrite:
 	case op.Outcome == history.OutcomeUnknown:
 		t.Unknown++
-	case op.Outcome == history.OutcomeRefused && op.Code == "": // it never left
+	case op.Unsent():
 	case op.Outcome == history.OutcomeRefused:
 		t.Add(Tally{Refused: map[fencing.Code]int{op.Code: 1}})
 	case op.Kind == history.KindClaim:

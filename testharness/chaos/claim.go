@@ -46,10 +46,6 @@ func (w *worker) claim(ctx context.Context, s *session, tag []fencing.Pair, lie 
 	w.record.Begin(op)
 	settle(op, s.present(ctx, op.Form, tag))
 	w.end(op)
-	if unsent := op.Outcome == history.OutcomeRefused && op.Code == ""; unsent {
-		s.close() // it has the tag that it had
-		return nil, op
-	}
 	s.tag, s.local = tag, op.Form == formLocal
 	s.claimed = !s.local && op.Outcome == history.OutcomeOK
 	return s.after(op), op

@@ -88,9 +88,10 @@ func (s *session) close() {
 }
 
 // after returns the session behind an operation, or nil and closes it if it is
-// lost, has been evicted, or has a transaction left open.
+// lost, has been evicted, or has a transaction left open; or if a claim never left
+// it, for then it has the tag that it had, or none.
 func (s *session) after(op *history.Op) *session {
-	if s.conn.IsClosed() || s.conn.PgConn().TxStatus() != 'I' || op.Code == fencing.CodeEvicted {
+	if op.Kind == history.KindClaim && op.Unsent() || s.conn.IsClosed() || s.conn.PgConn().TxStatus() != 'I' || op.Code == fencing.CodeEvicted {
 		s.close()
 		return nil
 	}

@@ -7,7 +7,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
+	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
 // A refusal is what must have left nothing behind, so nothing is called one that
@@ -36,6 +39,28 @@ func TestSettle(t *testing.T) {
 			settle(op, c.err)
 			if op.Outcome != c.want {
 				t.Errorf("got %s, want %s", op.Outcome, c.want)
+			}
+		})
+	}
+}
+
+// A worker goes on in a session only if it has the tag that it presents.
+func TestSession_After(t *testing.T) {
+	pg := postgres.New(t, postgres.Options{})
+	for name, c := range map[string]struct {
+		op   history.Op
+		want bool
+	}{
+		"a claim was accepted":           {history.Op{Kind: history.KindClaim, Outcome: history.OutcomeOK}, true},
+		"a claim was refused":            {history.Op{Kind: history.KindClaim, Outcome: history.OutcomeRefused, Code: fencing.CodeNotHolder}, true},
+		"a claim never left its client":  {history.Op{Kind: history.KindClaim, Outcome: history.OutcomeRefused}, false},
+		"a read never left its client":   {history.Op{Kind: history.KindRead, Outcome: history.OutcomeRefused}, true},
+		"the session was ended for good": {history.Op{Kind: history.KindWrite, Outcome: history.OutcomeRefused, Code: fencing.CodeEvicted}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &session{conn: dial.Connect(t, pg.DSN(postgres.Superuser, "postgres"))}
+			if got := s.after(&c.op) != nil; got != c.want || s.conn.IsClosed() == c.want {
+				t.Errorf("goes on: %t, closed: %t, want %t", got, s.conn.IsClosed(), c.want)
 			}
 		})
 	}

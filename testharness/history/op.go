@@ -158,6 +158,9 @@ func (o *Op) Ended() Moment {
 	return o.Return
 }
 
+// Unsent reports whether the operation never left its client.
+func (o *Op) Unsent() bool { return o.Outcome == OutcomeRefused && o.Code == "" }
+
 // Token is the token that the operation presents for a key, 0 for none.
 func (o *Op) Token(key string) fencing.Token { return fencing.Tag(o.Tag).Token(key) }
 

@@ -57,7 +57,7 @@ func learn(h *history.History, limits Limits) *facts {
 			known[p.Key] = true
 			a := asking{op.Worker, p}
 			f.lastly[a] = max(f.lastly[a], op.Invoke, op.Return)
-			if op.Kind == history.KindClaim && !unsent(op) {
+			if op.Kind == history.KindClaim && !op.Unsent() {
 				f.claims[p.Key] = append(f.claims[p.Key], op)
 				if _, ok := f.first[p]; !ok {
 					f.first[p] = op.Invoke
@@ -91,9 +91,6 @@ func learn(h *history.History, limits Limits) *facts {
 	}
 	return f
 }
-
-// unsent reports whether an operation never left its client.
-func unsent(op *history.Op) bool { return op.Outcome == history.OutcomeRefused && op.Code == "" }
 
 // held reports whether a token ever was a lock's holder's.
 func (f *facts) held(key string, token fencing.Token) bool {

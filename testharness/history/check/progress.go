@@ -34,7 +34,7 @@ func (f *facts) progress(limits Limits) (v, answers Verdict) {
 			continue
 		}
 		ended := op.Code == fencing.CodeEvicted || op.Outcome == history.OutcomeUnknown
-		if unsent(op) || op.Retag && ended {
+		if op.Unsent() || op.Retag && ended {
 			continue // nobody was asked, or the session was ended for what it presented before
 		}
 		v.Judged++

@@ -13,7 +13,7 @@ import (
 // beginning and when it was settled.
 func (f *facts) mayRaise(op *history.Op, p fencing.Pair, limits Limits) bool {
 	switch {
-	case op.Kind != history.KindClaim || op.Outcome == history.OutcomeOK || unsent(op):
+	case op.Kind != history.KindClaim || op.Outcome == history.OutcomeOK || op.Unsent():
 		return false
 	case op.Code == fencing.CodeStale && len(op.Tag) == 1:
 		return false // the mark was above it, and never falls
