@@ -39,7 +39,7 @@ func (s *session) evict(key string, had, by fencing.Token) bool {
 	if s.spared = s.queue.MayCommit(); s.spared {
 		state = "active"
 	} else {
-		s.backend.Close()
+		s.dropBackend()
 	}
 	s.mu.Unlock()
 	s.tellEviction(state, "", key, had, by)

@@ -207,7 +207,7 @@ func (s *session) cutWith(cause error, last *lastWord) bool {
 	s.client.SetDeadline(time.Now().Add(farewellWithin))
 	s.client.SetReadDeadline(longAgo)
 	if s.backend != nil {
-		s.backend.Close()
+		s.dropBackend()
 	}
 	return true
 }
@@ -226,6 +226,6 @@ func (s *session) abort() {
 	defer s.mu.Unlock()
 	s.client.Close()
 	if s.backend != nil {
-		s.backend.Close()
+		s.dropBackend()
 	}
 }

@@ -30,6 +30,14 @@ func (s *session) farewell(r wire.Report) {
 	s.toClient.Flush()
 }
 
+// dropBackend closes the connection to PostgreSQL, while the reply pump may read
+// from it. Over TLS PostgreSQL is told first, and what it says to that isn't the
+// client's to hear: nothing more is read.
+func (s *session) dropBackend() {
+	s.backend.SetReadDeadline(longAgo)
+	s.backend.Close()
+}
+
 // sayEnd tells the backend that nothing more comes, and waits until it has
 // answered what did. It says nothing of a message that doesn't end.
 func (s *session) sayEnd() {

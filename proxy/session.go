@@ -209,7 +209,7 @@ func (s *session) finish(err error) {
 	case errors.As(err, &last):
 		s.toBackend.Write(wire.AppendTerminate(nil))
 		s.toBackend.Flush()
-		s.backend.Close()
+		s.dropBackend()
 		<-s.replied
 		s.farewell(last.report())
 	case clientLeft(err):
@@ -222,7 +222,7 @@ func (s *session) finish(err error) {
 		if errors.Is(err, errHiddenTag) {
 			s.sayEnd() // what was asked before is answered
 		}
-		s.backend.Close()
+		s.dropBackend()
 		<-s.replied
 		switch {
 		case errors.As(err, &refused):
