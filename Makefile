@@ -27,6 +27,8 @@ AGAINST      ?=
 SUITES       ?=
 # make release ARCHS=amd64
 ARCHS        ?= amd64 arm64
+# make audit AUDIT_DB=file:///a/copy/of/the/database; empty is vuln.go.dev, or the module of it
+AUDIT_DB     ?=
 # make bench ONLY='update.*/8/' ROUNDS=5 ROUND_TIME=2
 ONLY         ?=
 ROUNDS       ?= 0
@@ -39,7 +41,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint fuzz grammar wire wire-fuzz attack steps chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
+.PHONY: help setup build demo test race quick lint audit fuzz grammar wire wire-fuzz attack steps chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -76,6 +78,10 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 	$(GO) run $(GOLANGCI) run
 	cd deploy/check && $(GO) mod tidy -diff
 	shellcheck -x -P testharness/clients/programs deploy/*.sh deploy/compose/*.sh deploy/debian/p* testharness/*.sh testharness/bench/*.sh testharness/clients/programs/*.sh .ci/run
+
+audit: ## known vulnerabilities in what the code calls, and whether modules are those of go.sum (AUDIT_DB=URL)
+	@testharness/setup.sh go
+	@GO="$(GO)" AUDIT_DB="$(AUDIT_DB)" testharness/audit.sh
 
 deploy-check: build ## what deploy/ has, by the parsers and rules of systemd, BuildKit, Compose, Helm, Kubernetes and Prometheus
 	@testharness/setup.sh go deploy

@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // What a server sends, for sessions that the proxy answers itself. PostgreSQL:
 // "Message Formats" in protocol.sgml.
@@ -72,6 +75,31 @@ func AppendRow(dst []byte, values [][]byte) []byte {
 	}
 	return Frame(dst, DataRow, body)
 }
+
+// ReadRow returns the columns of a DataRow as text; a NULL is "".
+func ReadRow(body []byte) ([]string, error) {
+	c := fields{rest: body}
+	n := c.int16()
+	if c.short || n > len(c.rest)/4 {
+		return nil, fmt.Errorf("row of %d bytes: %w", len(body), ErrLength)
+	}
+	row := make([]string, n)
+	for i := range row {
+		switch size := c.int32(); {
+		case size >= 0:
+			row[i] = string(c.bytes(int(size)))
+		case size != null:
+			c.short = true
+		}
+	}
+	if c.short {
+		return nil, fmt.Errorf("row of %d bytes: %w", len(body), ErrLength)
+	}
+	return row, nil
+}
+
+// null is the length of a value that there is none of.
+const null = -1
 
 // AppendTypes appends a ParameterDescription.
 func AppendTypes(dst []byte, types []uint32) []byte {

@@ -191,19 +191,6 @@ func appendFields(dst []byte, t byte, body []byte, edit func(field byte, value [
 	return dst
 }
 
-// ReadRow returns the columns of a DataRow as text; a NULL is "".
-func ReadRow(body []byte) ([]string, error) {
-	var m pgproto3.DataRow
-	if err := m.Decode(body); err != nil {
-		return nil, fmt.Errorf("decode row: %w", err)
-	}
-	row := make([]string, len(m.Values))
-	for i, v := range m.Values {
-		row[i] = string(v)
-	}
-	return row, nil
-}
-
 // ReadStartup returns the parameters of a startup packet, which includes its
 // length and version.
 func ReadStartup(packet []byte) (map[string]string, error) {

@@ -126,6 +126,9 @@ func TestReadRow(t *testing.T) {
 		{"fewer columns than claimed", row(3, "\x00\x00\x00\x02ab"), nil, false},
 		{"a column cut short", row(1, "\x00\x00\x00\x09ab"), nil, false},
 		{"a column of 1 GB", row(1, "\x3f\xff\xff\xffab"), nil, false},
+		{"a column of less than NULL", row(1, "\xff\xff\xff\xfeab"), nil, false},
+		{"the least length", row(1, "\x80\x00\x00\x00ab"), nil, false},
+		{"no length at all", row(2, "\x00\x00\x00\x04abcd"), nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := wire.ReadRow(c.body)
