@@ -161,6 +161,9 @@ func (o *Op) Ended() Moment {
 // Unsent reports whether the operation never left its client.
 func (o *Op) Unsent() bool { return o.Outcome == OutcomeRefused && o.Code == "" }
 
+// Asks reports whether the operation asks the database, and not etcd.
+func (o *Op) Asks() bool { return o.Kind != KindAcquire && o.Kind != KindRelease }
+
 // Token is the token that the operation presents for a key, 0 for none.
 func (o *Op) Token(key string) fencing.Token { return fencing.Tag(o.Tag).Token(key) }
 

@@ -83,6 +83,14 @@ func (s *story) claim(token fencing.Token) *history.Op {
 	return s.do(history.Op{Kind: history.KindClaim, Tag: tag(key, token)})
 }
 
+// unheard is the next holder's claim, which raises the mark: its session was ended
+// for what it presented before, and so wasn't told.
+func (s *story) unheard(token fencing.Token) {
+	s.holds(key, token)
+	op := s.claim(token)
+	op.Outcome, op.Retag = history.OutcomeUnknown, true
+}
+
 // write is an acknowledged and counted write, which is in the tables.
 func (s *story) write(token fencing.Token) *history.Op {
 	s.Tables.Counters[key]++

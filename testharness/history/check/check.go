@@ -3,9 +3,11 @@ package check
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 )
 
@@ -179,6 +181,16 @@ type Limits struct {
 	Recovery time.Duration
 	// Search bounds the search for an order of one key's operations.
 	Search time.Duration
+	// Own are the SQLSTATEs, or what they begin with, that the workload's own
+	// statements provoke, whoever stands between them and PostgreSQL: "23505" of a
+	// unique index, "40" of SERIALIZABLE. Any other error that a rightful holder is
+	// answered when nothing is broken is held against fenceproxy.
+	Own []string
+}
+
+// own reports whether the workload provokes an error itself.
+func (l Limits) own(code fencing.Code) bool {
+	return slices.ContainsFunc(l.Own, func(begin string) bool { return begin != "" && strings.HasPrefix(string(code), begin) })
 }
 
 // Default limits. A claim takes a fraction of a second when nothing is broken.

@@ -24,6 +24,7 @@ type facts struct {
 	faults  []history.Fault                 // in the order of Begin
 	end     history.Moment                  // when the last operation began or was answered
 	first   map[fencing.Pair]history.Moment // when a pair was claimed first, whatever came of it
+	shown   map[fencing.Pair]bool           // what anybody presented to the database
 }
 
 // An asking is a worker that presents a pair.
@@ -36,18 +37,17 @@ func learn(h *history.History, limits Limits) *facts {
 	f := &facts{
 		History: h, rows: map[string][]history.Row{}, there: map[int64]history.Row{}, writer: map[int64]*history.Op{},
 		claims: map[string][]*history.Op{}, mine: map[string][]*history.Op{}, first: map[fencing.Pair]history.Moment{},
-		highest: map[string][]fencing.Token{}, lastly: map[asking]history.Moment{},
+		highest: map[string][]fencing.Token{}, lastly: map[asking]history.Moment{}, shown: map[fencing.Pair]bool{},
 		holding: history.Holdings(history.Tenures(h.Locks)),
 		faults:  slices.SortedFunc(slices.Values(h.Faults), func(a, b history.Fault) int { return cmp.Compare(a.Begin, b.Begin) }),
 	}
-	known := map[string]bool{}
+	known := tabled(h)
 	for _, r := range h.Tables.Rows {
 		f.rows[r.Key] = append(f.rows[r.Key], r)
 		if _, ok := f.there[r.ID]; ok {
 			f.twice = append(f.twice, r)
 		}
 		f.there[r.ID] = r
-		known[r.Key] = true
 	}
 	for i := range h.Ops {
 		op := &h.Ops[i]
@@ -57,6 +57,7 @@ func learn(h *history.History, limits Limits) *facts {
 			known[p.Key] = true
 			a := asking{op.Worker, p}
 			f.lastly[a] = max(f.lastly[a], op.Invoke, op.Return)
+			f.shown[p] = f.shown[p] || op.Asks() && !op.Unsent()
 			if op.Kind == history.KindClaim && !op.Unsent() {
 				f.claims[p.Key] = append(f.claims[p.Key], op)
 				if _, ok := f.first[p]; !ok {
@@ -66,6 +67,9 @@ func learn(h *history.History, limits Limits) *facts {
 		}
 		for _, r := range op.Rows {
 			f.writer[r.ID] = op
+		}
+		if op.Move != nil {
+			known[op.Move.From], known[op.Move.To] = true, true
 		}
 	}
 	for key := range known {
@@ -90,6 +94,27 @@ func learn(h *history.History, limits Limits) *facts {
 		slices.SortFunc(ops, func(a, b *history.Op) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 	return f
+}
+
+// tabled are the keys of all that stands in the database or was seen there,
+// whether or not anybody ever named them: what came out of nowhere is wrong too.
+func tabled(h *history.History) map[string]bool {
+	known := map[string]bool{}
+	for _, r := range h.Tables.Rows {
+		known[r.Key] = true
+	}
+	for key := range h.Tables.Counters {
+		known[key] = true
+	}
+	for key := range h.Tables.Balances {
+		known[key] = true
+	}
+	for _, seen := range append(slices.Clone(h.Marks), history.MarksSeen{Marks: h.Tables.Marks}) {
+		for key := range seen.Marks {
+			known[key] = true
+		}
+	}
+	return known
 }
 
 // held reports whether a token ever was a lock's holder's.

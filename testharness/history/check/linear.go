@@ -128,7 +128,7 @@ func (f *facts) step(op *history.Op, key string, token fencing.Token, limits Lim
 		s.effect, s.ended, s.settled = effectClaimMaybe, history.Never, f.settled(op, limits)
 	case op.Outcome == history.OutcomeRefused:
 		// Of several locks it isn't known which of them was lost.
-		if op.Code != fencing.CodeStale || len(op.Tag) > 1 || op.Kind == history.KindRelease || op.Kind == history.KindAcquire {
+		if op.Code != fencing.CodeStale || len(op.Tag) > 1 || !op.Asks() {
 			return nil
 		}
 		s.effect = effectStale

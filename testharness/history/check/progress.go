@@ -15,22 +15,25 @@ import (
 // time: of those who held all locks that they named from before the claim to
 // after its answer, or to when it was due, while nothing that they needed was
 // broken or had been shortly before. What else they asked then must have been
-// answered, and not with a refusal of ours in a session whose claim was
-// acknowledged.
+// answered, and not with a refusal in a session whose claim was acknowledged: not
+// with one of ours, and with none that the workload doesn't provoke itself, since
+// nobody but fenceproxy stood in its way.
 func (f *facts) progress(limits Limits) (v, answers Verdict) {
 	v.Invariant, answers.Invariant = Progress, Answers
+	entered := entries{}
 	for i := range f.Ops {
 		op := &f.Ops[i]
+		entered.note(op)
 		until, late := op.Return, false
 		if due := op.Invoke.Add(limits.Claim); op.Kind == history.KindClaim && (until == 0 || until > due) {
 			until, late = due, true
 		}
-		if until == 0 || until > f.end || op.Lie || op.Kind == history.KindAcquire || op.Kind == history.KindRelease ||
+		if until == 0 || until > f.end || op.Lie || !op.Asks() ||
 			!f.rightful(op, until) || f.disturbed(op, until, limits.Recovery) {
 			continue
 		}
 		if op.Kind != history.KindClaim {
-			f.answered(op, &answers)
+			f.answered(op, entered.claimed(op), limits, &answers)
 			continue
 		}
 		ended := op.Code == fencing.CodeEvicted || op.Outcome == history.OutcomeUnknown
@@ -50,7 +53,7 @@ func (f *facts) progress(limits Limits) (v, answers Verdict) {
 
 // answered is for reads and writes in a session that was opened when nothing
 // was broken; of others it isn't known.
-func (f *facts) answered(op *history.Op, v *Verdict) {
+func (f *facts) answered(op *history.Op, claimed bool, limits Limits, v *Verdict) {
 	if op.Opened == 0 || op.Retag {
 		return
 	}
@@ -58,9 +61,38 @@ func (f *facts) answered(op *history.Op, v *Verdict) {
 	switch {
 	case op.Outcome == history.OutcomeUnknown:
 		v.Violations = append(v.Violations, f.hindered(Answers, op, "a rightful holder was not answered"))
-	case op.Claimed && strings.HasPrefix(string(op.Code), "LF"):
+	case !claimed || op.Outcome != history.OutcomeRefused || op.Unsent() || limits.own(op.Code):
+	case strings.HasPrefix(string(op.Code), "LF"):
 		v.Violations = append(v.Violations, f.hindered(Answers, op, "a rightful holder was refused, whose claim had been acknowledged"))
+	default:
+		v.Violations = append(v.Violations, f.hindered(Answers, op,
+			fmt.Sprintf("a rightful holder was answered %s, which its own statements don't provoke", op.Code)))
 	}
+}
+
+// entries are the last claims of sessions.
+type entries map[entry]*history.Op
+
+// An entry is a session: a worker's connection, by when it was opened.
+type entry struct {
+	worker string
+	opened history.Moment
+}
+
+// note takes down what a session presents. Operations come in the order in
+// which they began.
+func (e entries) note(op *history.Op) {
+	if op.Kind == history.KindClaim && op.Opened != 0 {
+		e[entry{op.Worker, op.Opened}] = op
+	}
+}
+
+// claimed reports whether the tag of a read or write was acknowledged in its
+// session: for good, or to be presented anew in each transaction, as SET LOCAL
+// does, which is answered as the claim was.
+func (e entries) claimed(op *history.Op) bool {
+	claim, ok := e[entry{op.Worker, op.Opened}]
+	return op.Claimed || ok && claim.Outcome == history.OutcomeOK && slices.Equal(claim.Tag, op.Tag)
 }
 
 // refusals looks whether a claim may have raised the mark above the token before
@@ -70,7 +102,7 @@ func (f *facts) refusals() Verdict {
 	v := Verdict{Invariant: Refusals}
 	for i := range f.Ops {
 		op := &f.Ops[i]
-		if op.Code != fencing.CodeStale && op.Code != fencing.CodeEvicted || op.Retag || op.Kind == history.KindAcquire || op.Kind == history.KindRelease {
+		if op.Code != fencing.CodeStale && op.Code != fencing.CodeEvicted || op.Retag || !op.Asks() {
 			continue
 		}
 		v.Judged++

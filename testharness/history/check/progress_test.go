@@ -112,6 +112,57 @@ func TestCheck_Progress(t *testing.T) {
 		op.Claimed = true
 		broken(t, s, check.Answers, "etcd: token 10 held order:1 to the end", "write order:1 token 10: row 1 → refused LF007")
 	})
+	t.Run("answered an error that is nobody's", func(t *testing.T) {
+		for _, code := range []fencing.Code{"40001", "40P01", "55P03", "25P02"} {
+			s := held()
+			s.claim(10)
+			op := s.refused(history.KindWrite, 10)
+			op.Code, op.Opened = code, op.Invoke-1
+			right(t, s) // its claim may be what was refused
+			op.Claimed = true
+			broken(t, s, check.Answers, "etcd: token 10 held order:1 to the end", "write order:1 token 10: row 1 → refused "+string(code))
+			s.Faults = []history.Fault{{Kind: "kill", Target: "proxy-1", Begin: op.Invoke, End: op.Return}}
+			right(t, s)
+			s.Faults = nil
+			limits := check.NewLimits()
+			limits.Own = []string{string(code[:2])} // it provokes such errors itself
+			if report := check.Check(&s.History, limits); !report.OK() {
+				t.Errorf("%s of the workload's own: got %s, want nothing", code, verdict(report, check.Answers).Violations[0])
+			}
+		}
+	})
+	t.Run("refused in one of the transactions that present its tag", func(t *testing.T) {
+		for _, code := range []fencing.Code{fencing.CodeNotHolder, fencing.CodeUnverified, "40001"} {
+			s := held()
+			s.holds(other, 9)
+			claim := s.claim(10)
+			claim.Form = "set local"
+			op := s.refused(history.KindWrite, 10)
+			op.Code, op.Opened = code, claim.Invoke-1
+			right(t, s) // of another session
+			claim.Opened = op.Opened
+			broken(t, s, check.Answers, "etcd: token 10 held order:1 to the end", "write order:1 token 10: row 1 → refused "+string(code))
+			claim.Worker = "another"
+			right(t, s)
+			claim.Worker, claim.Tag, s.Tables.Marks[other] = op.Worker, tag(other, 9), 9
+			right(t, s) // of another tag
+		}
+	})
+	t.Run("refused as its last claim was", func(t *testing.T) {
+		s := held()
+		opened := s.claim(10).Invoke - 1
+		s.Ops[0].Opened = opened
+		s.holds(other, 20)
+		again := s.do(history.Op{Kind: history.KindClaim, Tag: tag(other, 20), Opened: opened, Retag: true, Outcome: history.OutcomeRefused, Code: fencing.CodeEvicted})
+		op := s.do(history.Op{Kind: history.KindWrite, Tag: tag(key, 10), Opened: opened, Outcome: history.OutcomeRefused, Code: fencing.CodeNotHolder,
+			Rows: []history.Row{s.row(key, 10, 0)}})
+		right(t, s)
+		op.Tag, op.Rows[0] = tag(other, 20), s.row(other, 20, 0)
+		right(t, s)
+		again.Outcome, again.Code = history.OutcomeOK, ""
+		s.Tables.Marks[other] = 20
+		broken(t, s, check.Answers, "etcd: token 20 held order:2 to the end", "write order:2 token 20: row 2 → refused LF002")
+	})
 	t.Run("while something was broken", func(t *testing.T) {
 		s := held()
 		op := s.claim(10)

@@ -32,6 +32,12 @@ func (f *facts) several(others ...Verdict) Verdict {
 			continue
 		}
 		v.Judged++
+		// Accounts that are there no more held something too.
+		for _, key := range []string{op.Move.From, op.Move.To} {
+			if _, ok := want[key]; !ok {
+				want[key] = f.Tables.Opening
+			}
+		}
 		if f.committed(op) {
 			want[op.Move.From] -= op.Move.Amount
 			want[op.Move.To] += op.Move.Amount
