@@ -23,7 +23,7 @@ import (
 // devCommand is a playground: PostgreSQL, etcd and a proxy that are gone when
 // it ends.
 type devCommand struct {
-	listen       address
+	listen       loopback
 	etcdListen   loopback
 	postgresPort port
 }
@@ -32,7 +32,7 @@ type devCommand struct {
 const devDatabase = "app"
 
 func newDev() *cobra.Command {
-	c := &devCommand{listen: "127.0.0.1:0", etcdListen: loopback{"127.0.0.1:0"}}
+	c := &devCommand{listen: loopback{"127.0.0.1:0"}, etcdListen: loopback{"127.0.0.1:0"}}
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a throw-away PostgreSQL, etcd and proxy to try things with",
@@ -46,7 +46,7 @@ next. Ctrl-C, or a terminal that closes, ends and removes all of it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect; port 0 takes a free one")
+	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect (loopback only); port 0 takes a free one")
 	flags.Var(&c.etcdListen, "etcd-listen", "where etcd listens (loopback only); port 0 takes a free one")
 	flags.Var(&c.postgresPort, "postgres-port", "port of the PostgreSQL behind the proxy; 0 takes a free one")
 	return cmd
@@ -73,7 +73,7 @@ func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 	if err := furnish(ctx, s); err != nil {
 		return err
 	}
-	p, err := s.StartProxy(devDatabase, string(c.listen), nil)
+	p, err := s.StartProxy(devDatabase, c.listen.String(), nil)
 	var taken *net.OpError
 	switch {
 	case errors.As(err, &taken) && taken.Op == "listen":

@@ -41,6 +41,7 @@ type serveCommand struct {
 	origin   func(flag string) string // what set a flag
 
 	listen, adminListen address
+	insecureListen      toggle
 	etcdListen          loopback
 
 	embedDir      string
@@ -120,6 +121,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.console.add(flags)
 	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
+	flags.VarPF(&c.insecureListen, "insecure-listen", "", "also where other machines reach it, although clients needn't encrypt").NoOptDefVal = "true"
 	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
 	flags.StringVar(&c.embedDir, "embed-etcd", "", "run a single-node etcd in this process, with its data in `DIR`, instead of --etcd")
 	flags.Var(&c.etcdListen, "etcd-listen", "where the embedded etcd listens (loopback only)")
@@ -149,6 +151,9 @@ func (c *serveCommand) check() error {
 	if c.authFile != "" && c.tls.mode.value == proxy.TLSDisable.String() {
 		found.add(authFileUnused(c.origin("auth-file")))
 	}
+	if c.loopbackOnly() && c.listen.exposed() {
+		found.add(exposed(c.origin("listen"), c.listen.String()))
+	}
 	found.add(c.etcd.check())
 	return found.err()
 }
@@ -167,7 +172,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 		return err
 	}
 	var ports listeners
-	if err := ports.open(c.listen, c.adminListen); err != nil {
+	if err := ports.open(c.listen, c.adminListen, c.loopbackOnly()); err != nil {
 		return err
 	}
 	defer ports.close()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -75,6 +76,14 @@ func (a *address) Set(text string) error {
 func (a *address) String() string { return string(*a) }
 func (*address) Type() string     { return "host:port" }
 
+// exposed reports whether other machines reach an address. Which a name stands
+// for is seen when it is listened on.
+func (a address) exposed() bool {
+	host, _, _ := net.SplitHostPort(string(a))
+	_, err := netip.ParseAddr(host)
+	return (host == "" || err == nil) && !isLoopback(string(a))
+}
+
 // loopback is an address that no other machine reaches: the embedded etcd asks
 // for no password.
 type loopback struct{ address }
@@ -84,13 +93,34 @@ func (l *loopback) Set(text string) error {
 	if err := a.Set(text); err != nil {
 		return err
 	}
-	host, _, err := net.SplitHostPort(text)
-	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !isLoopback(text) {
 		return fmt.Errorf("an address on loopback is expected, such as 127.0.0.1:2379")
 	}
 	l.address = a
 	return nil
 }
+
+// isLoopback reports whether no other machine reaches an address. Of names only
+// localhost is one that none does.
+func isLoopback(at string) bool {
+	host, _, err := net.SplitHostPort(at)
+	ip, unparsed := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || unparsed == nil && ip.Unmap().IsLoopback())
+}
+
+// toggle is a setting that is on or off.
+type toggle bool
+
+func (t *toggle) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("true or false is expected")
+	}
+	*t = toggle(on)
+	return nil
+}
+func (t *toggle) String() string { return strconv.FormatBool(bool(*t)) }
+func (*toggle) Type() string     { return "bool" }
 
 // port is that of a server to start; 0 takes a free one.
 type port uint16

@@ -55,6 +55,10 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- $_ := set $settings "client_tls" .Values.tls.mode -}}
 {{- $_ := set $settings "client_tls_cert" "/etc/fenceproxy-tls/tls.crt" -}}
 {{- $_ := set $settings "client_tls_key" "/etc/fenceproxy-tls/tls.key" -}}
+{{- else if .Values.tls.insecureListen -}}
+{{- $_ := set $settings "insecure_listen" true -}}
+{{- else -}}
+{{- fail "tls.secretName is empty, so what clients send, passwords too, would not be encrypted: name a Secret of type kubernetes.io/tls, or set tls.insecureListen=true if that is meant" -}}
 {{- end -}}
 {{- end -}}
 {{ toYaml $settings }}
