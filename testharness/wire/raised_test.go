@@ -109,6 +109,9 @@ func raiseIn(t *testing.T, what string, raisers []*raiser, all []*wire.Script, o
 		})
 	}
 	done.Wait()
+	if tally.raised.Load() == 0 {
+		t.Errorf("a token was raised at none of the %d boundaries of %d %s: nothing was tried", tally.boundaries.Load(), tally.scripts.Load(), what)
+	}
 	t.Logf("total: %d %s with %d boundaries: a token raised %d times there, through either proxy; the slowest claim took %v; %d violations",
 		tally.scripts.Load(), what, tally.boundaries.Load(), tally.raised.Load(), time.Duration(tally.slowest.Load()).Round(time.Millisecond), tally.failed.Load())
 }
