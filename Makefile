@@ -48,7 +48,7 @@ help: ## this list
 	@echo 'PG_VERSIONS="15 16 17 18" are fetched where they are not installed; without it, what is installed is taken.'
 
 setup: ## install or name everything that the other targets need
-	@testharness/setup.sh go cc postgres etcdctl python lint
+	@testharness/setup.sh go cc postgres etcdctl python shells lint
 
 build: ## bin/fenceproxy
 	@testharness/setup.sh go
@@ -59,13 +59,13 @@ demo: build ## a paused lock holder corrupts data, and is refused through the pr
 	bin/fenceproxy demo
 
 test: ## every test, race detector on, against real Postgres and etcd
-	@testharness/setup.sh go cc postgres etcdctl python
+	@testharness/setup.sh go cc postgres etcdctl python shells
 	$(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) ./...
 
 race: test ## the same: tests always run under the race detector
 
 quick: ## every test without the race detector
-	@testharness/setup.sh go cc postgres etcdctl python
+	@testharness/setup.sh go cc postgres etcdctl python shells
 	$(GO) test -p 2 -timeout $(TEST_TIMEOUT) ./...
 
 lint: ## gofmt, vet, import direction, golangci-lint, shellcheck

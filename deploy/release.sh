@@ -23,9 +23,19 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH STAGE="$stage" ARCH VERSION
 umask 022
 
+build() { CGO_ENABLED=0 GOFLAGS='' $GO build -trimpath -buildvcs=true -ldflags='-s -w' -o "$stage/$1" ./cmd/fenceproxy; }
+
 gzip -9n <CHANGELOG.md >"$stage/changelog.gz"
+# The program that can run here tells what people and shells ask about it.
+build here
+mkdir "$stage/man" "$stage/completions"
+"$stage/here" man "$stage/man"
+gzip -9n "$stage"/man/*
+for shell in bash zsh fish; do
+	"$stage/here" completion $shell >"$stage/completions/fenceproxy.$shell"
+done
 for ARCH in $ARCHS; do
-	CGO_ENABLED=0 GOOS=linux GOARCH=$ARCH GOFLAGS='' $GO build -trimpath -buildvcs=true -ldflags='-s -w' -o "$stage/fenceproxy" ./cmd/fenceproxy
+	GOOS=linux GOARCH=$ARCH build fenceproxy
 	# What `fenceproxy version` says: a tag, or the time and the commit.
 	version=$($GO version -m "$stage/fenceproxy" | awk '$1 == "mod" { print $3 }')
 	name=fenceproxy_${version#v}_linux_$ARCH
@@ -33,6 +43,7 @@ for ARCH in $ARCHS; do
 	mkdir "$stage/$name"
 	cp "$stage/fenceproxy" LICENSE README.md CHANGELOG.md deploy/roles.sql deploy/grants.sql \
 		deploy/systemd/fenceproxy.service deploy/systemd/fenceproxy.socket "$stage/$name"
+	cp -r "$stage/man" "$stage/completions" "$stage/$name"
 	tar --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \
 		-C "$stage" -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
 	rm -r "${stage:?}/$name"

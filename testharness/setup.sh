@@ -7,6 +7,8 @@
 #   postgres  PostgreSQL server binaries, psql and pgbench
 #   etcdctl   etcd's command-line client, which tests take locks with
 #   python    Python and libpq, for the worker of docs/your-workload.md
+#   shells    bash-completion, zsh, fish and mandoc, which completion and manual
+#             pages are tried with
 #   lint      shellcheck and git
 #   deploy    systemd-analyze and promtool, which look at what deploy/ has
 #   release   git and GNU tar
@@ -145,6 +147,13 @@ need_python() {
 		'python3 -c "import ctypes; ctypes.CDLL(\"libpq.so.5\")"' python3 libpq5
 }
 
+need_shells() {
+	provide "bash's completion, which tests press Tab in" 'test -e /usr/share/bash-completion/bash_completion' bash-completion
+	provide "zsh, which tests press Tab in" 'has zsh' zsh
+	provide "fish, which tests press Tab in" 'has fish' fish
+	provide "mandoc, which tests read the manual pages with" 'has mandoc' mandoc
+}
+
 # start_nothing keeps Debian from starting the services that it installs until
 # this script ends.
 start_nothing() {
@@ -228,10 +237,10 @@ need_lint() {
 	provide "shellcheck, for make lint" 'has shellcheck' shellcheck
 }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|python|lint|clients|peers|deploy|release ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|python|shells|lint|clients|peers|deploy|release ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | etcdctl | python | lint | clients | peers | deploy | release) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres, etcdctl, python, lint, clients, peers, deploy or release" ;;
+	go | cc | postgres | etcdctl | python | shells | lint | clients | peers | deploy | release) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl, python, shells, lint, clients, peers, deploy or release" ;;
 	esac
 done

@@ -95,8 +95,7 @@ func (c *child) end(grace time.Duration) {
 	select {
 	case <-c.done:
 	case <-deadline.C:
-		c.signal(syscall.SIGKILL)
-		<-c.done
+		c.kill()
 		return
 	}
 	// The leader may have left others behind.
@@ -110,6 +109,12 @@ func (c *child) end(grace time.Duration) {
 			return
 		}
 	}
+}
+
+// kill ends the group without asking, and returns when the command has ended.
+func (c *child) kill() {
+	c.signal(syscall.SIGKILL)
+	<-c.done
 }
 
 // exitCode is the command's exit status as a shell gives it: 128 and the

@@ -41,6 +41,7 @@ Workers and proxies are processes that are really paused and killed, and leases 
 
 The exit status is 0 only if each run without fencing shows damage, and each through
 fenceproxy shows none, and refusals with the right code.`,
+		ValidArgsFunction: proposeScenarios,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stories, err := c.choose(args)
 			if err != nil {
@@ -70,7 +71,7 @@ fenceproxy shows none, and refusals with the right code.`,
 	flags.BoolVar(&c.list, "list", false, "list the scenarios")
 	flags.BoolVar(&c.all, "all", false, "play all of them")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object a scenario instead of text")
-	flags.StringVar(&c.report, "report", "", "write what was seen as one HTML file, with a diagram of each run")
+	flags.StringVar(&c.report, "report", "", "write what was seen as one HTML `FILE`, with a diagram of each run")
 	return cmd
 }
 

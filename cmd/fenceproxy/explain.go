@@ -38,7 +38,8 @@ The statements are taken as sent one by one, as psql and most programs send a fi
 --together takes them as sent in one message, as psql -c sends them.`,
 		Example: `  fenceproxy explain "WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d"
   fenceproxy explain migration.sql`,
-		Args: exactArgs("SQL"),
+		Args:              exactArgs("SQL"),
+		ValidArgsFunction: proposeFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := explainText(args[0], cmd.InOrStdin())
 			if err != nil {

@@ -5,8 +5,9 @@ import "github.com/spf13/cobra"
 // newHelp is cobra's own help, but a command that there isn't is an error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about a command",
+		Use:               "help [COMMAND]",
+		Short:             "Help about a command",
+		ValidArgsFunction: proposeCommands,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			topic, rest, err := cmd.Root().Find(args)
 			switch {

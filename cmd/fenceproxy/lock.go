@@ -15,17 +15,24 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 )
 
-// defaultKillAfter is how long a command may take to end after its lock was
-// lost.
-const defaultKillAfter = 5 * time.Second
+// defaultGrace is how long a command may take to end after its lock was lost.
+const defaultGrace = 5 * time.Second
+
+// What --on-lost has a command meet when its lock is lost.
+const (
+	onLostTerm   = "term"   // SIGTERM, and SIGKILL after the grace
+	onLostKill   = "kill"   // SIGKILL
+	onLostIgnore = "ignore" // nothing: the database refuses what it writes
+)
 
 // lockCommand holds a lock while a command runs.
 type lockCommand struct {
-	etcd      etcdFlags
-	config    string
-	ttl       lifetime
-	wait      wait
-	killAfter span
+	etcd   etcdFlags
+	config string
+	ttl    lifetime
+	wait   wait
+	onLost choice
+	grace  span
 
 	key    string
 	argv   []string
@@ -34,9 +41,10 @@ type lockCommand struct {
 
 func newLock(env environment) *cobra.Command {
 	c := &lockCommand{
-		etcd:      etcdFlags{prefix: leases.DefaultPrefix},
-		ttl:       lifetime(leases.DefaultTTL),
-		killAfter: span(defaultKillAfter),
+		etcd:   etcdFlags{prefix: leases.DefaultPrefix},
+		ttl:    lifetime(leases.DefaultTTL),
+		onLost: choice{onLostTerm, []string{onLostTerm, onLostKill, onLostIgnore}},
+		grace:  span(defaultGrace),
 	}
 	cmd := &cobra.Command{
 		Use:   "lock KEY [flags] -- CMD [ARG…]",
@@ -44,14 +52,21 @@ func newLock(env environment) *cobra.Command {
 		Long: `Hold the lock KEY in etcd while CMD runs.
 
 CMD finds FENCE_KEY and FENCE_TOKEN in its environment, and PGOPTIONS set so that
-psql and every other program that uses libpq presents the lock at startup.
+psql and every other program that uses libpq presents the lock at startup. It has the
+standard files and the terminal, and gets the signals that are sent to this process.
 
-The exit status is CMD's own (128 and the number of the signal that ended it).
-It is 1 if the lock is taken (--wait waits for it) or etcd can't be reached. If the
-lock is lost, CMD and all in its process group get SIGTERM, after --kill-after
-SIGKILL, and the exit status is 1.`,
-		Example: `  fenceproxy lock invoices:2026-07 --etcd http://127.0.0.1:2379 -- psql -h 127.0.0.1 -p 6433 -f invoices.sql`,
-		Args:    c.parseArgs,
+If the lock is lost, CMD and all in its process group get SIGTERM, and after --grace
+SIGKILL (--on-lost term); SIGKILL at once (kill); or nothing (ignore), so that only the
+database refuses what it goes on to write.
+
+The exit status is CMD's own; 128 and the number of the signal that ended it; 126 or 127
+if it can't be run or isn't there. It is 1 if the lock is taken (--wait waits for it), if
+etcd can't be reached, and if the lock was lost before CMD ended well, unless that is to
+be ignored; 2 for a command line that can't be carried out.`,
+		Example: `  fenceproxy lock invoices:2026-07 --etcd http://127.0.0.1:2379 -- psql -h 127.0.0.1 -p 6433 -f invoices.sql
+  fenceproxy lock nightly --wait 10m --on-lost kill --etcd http://127.0.0.1:2379 -- ./nightly.sh`,
+		Args:              c.parseArgs,
+		ValidArgsFunction: proposeProgram,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := configure(cmd, env); err != nil {
 				return err
@@ -65,7 +80,8 @@ SIGKILL, and the exit status is 1.`,
 	addConfig(flags, &c.config)
 	flags.Var(&c.ttl, "ttl", "how long the lock outlives a holder that stopped renewing")
 	flags.Var(&c.wait, "wait", "how long to wait for a taken lock; 0 tries once")
-	flags.Var(&c.killAfter, "kill-after", "time between SIGTERM and SIGKILL when the lock is lost")
+	flags.Var(&c.onLost, "on-lost", "what becomes of the command when the lock is lost")
+	flags.Var(&c.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost")
 	return cmd
 }
 
@@ -91,6 +107,10 @@ func (c *lockCommand) run(ctx context.Context) error {
 	defer client.Close()
 	locker := leases.NewLocker(client)
 	locker.Prefix, locker.TTL = c.etcd.prefix, time.Duration(c.ttl)
+	// Caught from here on, so that none ends this process and leaves a command
+	// behind without its lock.
+	signals := catchForCommand()
+	defer signal.Stop(signals)
 	lease, err := c.acquire(ctx, locker)
 	if errors.Is(err, leases.ErrUnavailable) {
 		err = fmt.Errorf("%w; start it or mend --etcd", err)
@@ -98,11 +118,10 @@ func (c *lockCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The signals that end this process by default; the command gets them.
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, endSignals(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)...)
-	defer signal.Stop(signals)
-
+	if ctx.Err() != nil { // a signal came just before the lock did
+		_ = c.release(lease) // it frees itself otherwise
+		return context.Cause(ctx)
+	}
 	child, err := startChild(c.argv, lockEnv(os.Environ(), c.key, lease.Token()))
 	if err != nil {
 		_ = c.release(lease) // the command's failure is what counts
@@ -110,6 +129,16 @@ func (c *lockCommand) run(ctx context.Context) error {
 		return startFailure(err)
 	}
 	return c.hold(lease, child, signals)
+}
+
+// catchForCommand catches the signals that end this process by default and that
+// people send; the command gets them. SIGPIPE, which a line to a closed standard
+// error brings, isn't passed on: it would end this process before the command.
+func catchForCommand() chan os.Signal {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, endSignals(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)...)
+	return signals
 }
 
 func (c *lockCommand) acquire(ctx context.Context, locker *leases.Locker) (*leases.Lease, error) {
@@ -134,15 +163,27 @@ func (c *lockCommand) acquire(ctx context.Context, locker *leases.Locker) (*leas
 
 // hold waits for the command's end or the lock's.
 func (c *lockCommand) hold(lease *leases.Lease, child *child, signals <-chan os.Signal) error {
+	lost := lease.Context().Done() // nil once the loss was told, and is ignored
 	for {
 		select {
 		case <-child.done:
-			return c.ended(lease, child)
+			return c.ended(lease, child, lost == nil)
 		case sig := <-signals:
-			child.signal(sig.(syscall.Signal))
-		case <-lease.Context().Done():
+			if sig != syscall.SIGPIPE {
+				child.signal(sig.(syscall.Signal))
+			}
+		case <-lost:
+			if c.onLost.value == onLostIgnore {
+				c.say("%v; the command goes on", context.Cause(lease.Context()))
+				lost = nil
+				continue
+			}
 			c.say("%v; ending the command", context.Cause(lease.Context()))
-			child.end(time.Duration(c.killAfter))
+			if c.onLost.value == onLostKill {
+				child.kill()
+			} else {
+				child.end(time.Duration(c.grace))
+			}
 			// Lost already; what is left of it is taken away if etcd is there.
 			_ = c.release(lease)
 			return exitStatus(1)
@@ -151,12 +192,13 @@ func (c *lockCommand) hold(lease *leases.Lease, child *child, signals <-chan os.
 }
 
 // ended gives the lock back and passes the command's exit status on, unless
-// the lock turns out to have been lost before the command's end.
-func (c *lockCommand) ended(lease *leases.Lease, child *child) error {
+// the lock turns out to have been lost before the command's end and that counts.
+// told says that the user knows of the loss.
+func (c *lockCommand) ended(lease *leases.Lease, child *child, told bool) error {
 	code := child.exitCode()
-	if err := c.release(lease); err != nil {
+	if err := c.release(lease); err != nil && !told {
 		c.say("release lock: %v", err)
-		if errors.Is(err, leases.ErrLost) && code == 0 {
+		if errors.Is(err, leases.ErrLost) && code == 0 && c.onLost.value != onLostIgnore {
 			code = 1
 		}
 	}

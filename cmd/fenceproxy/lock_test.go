@@ -183,86 +183,28 @@ func TestLock_InterruptedWhileWaiting(t *testing.T) {
 	}
 }
 
-// lose takes a lock away from its holder, as an administrator might.
-func lose(t testing.TB, client *clientv3.Client, key string) {
-	t.Helper()
-	if _, err := client.Delete(context.Background(), leases.LockPrefix(leases.DefaultPrefix, key)+"/", clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// pidIn reads a process id; 0 while the file isn't there.
-func pidIn(t testing.TB, path string) int {
-	t.Helper()
-	text, _ := os.ReadFile(path)
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-	return pid
-}
-
-func TestLock_LossEndsTheWholeGroup(t *testing.T) {
-	for name, script := range map[string]string{
-		// A shell with a child of its own, both ended by SIGTERM.
-		"obedient": `sleep 600 & echo $! >"$0.new"; mv "$0.new" "$0"; wait`,
-		// The shell goes at SIGTERM, its child only at SIGKILL.
-		"stubborn child": `(trap '' TERM; exec sleep 600) & echo $! >"$0.new"; mv "$0.new" "$0"; wait`,
-		// Nobody goes by himself.
-		"stubborn": `trap '' TERM; sleep 600 & echo $! >"$0.new"; mv "$0.new" "$0"; wait`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			etcd := startEtcd(t)
-			client := etcdClient(t, etcd)
-			path := filepath.Join(t.TempDir(), "pid")
-			p := start(t, nil, lockArgs(etcd, "job:1", "--kill-after", "500ms", "--", "sh", "-c", script, path)...)
-			poll.Until(t, "the command's child", func() bool { return pidIn(t, path) > 0 })
-			lose(t, client, "job:1")
-			if code := p.wait(); code != 1 {
-				t.Errorf("got exit %d, want 1", code)
-			}
-			if said := p.stderr.String(); !strings.Contains(said, "lock is lost") || strings.Count(said, "\n") != 1 {
-				t.Errorf("got %q, want one line that the lock is lost", said)
-			}
-			pid := pidIn(t, path)
-			poll.Until(t, "the end of the command's child", func() bool { return gone(pid) })
-		})
-	}
-}
-
-// gone tells whether a process has ended; one that nobody has waited for yet
-// counts.
-func gone(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	state := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))[0]
-	return state == "Z" || state == "X"
-}
-
-func TestLock_LossWhenEtcdIsAway(t *testing.T) {
-	etcd := startEtcd(t)
-	path := filepath.Join(t.TempDir(), "pid")
-	p := start(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sh", "-c", `echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 600`, path)...)
-	poll.Until(t, "the command", func() bool { return pidIn(t, path) > 0 })
-	etcd.Close()
-	if code := p.wait(); code != 1 {
-		t.Errorf("got exit %d, want 1: %s", code, p.stderr.String())
-	}
-	if said := p.stderr.String(); !strings.Contains(said, "not renewed in time") {
-		t.Errorf("got %q, want the cause", said)
-	}
-}
-
 func TestLock_ForwardsSignals(t *testing.T) {
 	etcd := startEtcd(t)
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		path := filepath.Join(t.TempDir(), "pid")
-		script := `trap 'exit 33' INT TERM HUP; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done`
+		script := `trap 'exit 33' INT TERM HUP QUIT USR1 USR2; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done`
 		p := start(t, nil, lockArgs(etcd, "job:1", "--", "sh", "-c", script, path)...)
 		poll.Until(t, "the command", func() bool { return pidIn(t, path) > 0 })
 		p.signal(sig)
 		if code := p.wait(); code != 33 {
 			t.Errorf("%v: got exit %d, want the command's own 33: %s", sig, code, p.stderr.String())
 		}
+	}
+}
+
+// A command reads what its caller sends.
+func TestLock_StandardInput(t *testing.T) {
+	etcd := startEtcd(t)
+	cmd := exec.Command(os.Args[0], lockArgs(etcd, "job:1", "--", "cat")...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Stdin = strings.NewReader("hello\n")
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "hello\n" {
+		t.Errorf("got %q, %v, want what was sent", out, err)
 	}
 }
 

@@ -25,6 +25,14 @@ type terminal struct {
 // onTerminal runs the program as a shell would on a terminal of its own.
 func onTerminal(t testing.TB, args ...string) *terminal {
 	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return showOnTerminal(t, cmd)
+}
+
+// showOnTerminal starts a command on a terminal of its own.
+func showOnTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +48,10 @@ func onTerminal(t testing.TB, args ...string) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{master: master, proc: exec.Command(os.Args[0], args...), done: make(chan struct{})}
-	term.proc.Env = append(os.Environ(), asProgram+"=1")
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 200}); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{master: master, proc: cmd, done: make(chan struct{})}
 	term.proc.Stdin, term.proc.Stdout, term.proc.Stderr = slave, slave, slave
 	term.proc.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := term.proc.Start(); err != nil {

@@ -54,13 +54,14 @@ func newRoot(env environment) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(
 		newServe(env), newDev(), newDemo(env), newInit(env), newProtect(env), newUnprotect(env), newAdoptLineage(env), newLock(env),
-		newExplain(), newDoctor(env), newStatus(env), newHealth(env), newVersion(), newActor(),
+		newExplain(), newDoctor(env), newStatus(env), newHealth(env), newVersion(), newCompletion(), newMan(), newActor(),
 	)
+	proposeValues(root)
 	return root
 }
 

@@ -175,6 +175,11 @@ func TestRun_UsageErrors(t *testing.T) {
 		"dev port":         {[]string{"dev", "--postgres-port", "99999"}, "--postgres-port: bad value \"99999\": a port from 0 to 65535 is expected\n"},
 		"bool":             {[]string{"demo", "--all=some"}, "--all: bad value \"some\": true or false is expected\n"},
 		"help unknown":     {[]string{"help", "nosuch"}, `unknown command "nosuch"`},
+		"lock on lost":     {[]string{"lock", "k", "--on-lost", "trem", "--", "true"}, `--on-lost: bad value "trem": one of term, kill, ignore is expected`},
+		"shell":            {[]string{"completion", "bsh"}, `completion: no script for "bsh"; did you mean bash?`},
+		"no shell":         {[]string{"completion"}, "completion: the shell is missing"},
+		"help nearly":      {[]string{"help", "lokc"}, `unknown command "lokc"; did you mean lock?`},
+		"flag nearly":      {[]string{"lock", "k", "--on-lots", "kill", "--", "true"}, "unknown flag: --on-lots; did you mean --on-lost?"},
 		"demo unknown":     {[]string{"demo", "nope"}, `no scenario "nope"; there are paused-holder, paused-in-transaction`},
 	} {
 		t.Run(name, func(t *testing.T) {
