@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/child"
 )
 
@@ -31,6 +32,8 @@ type Actor struct {
 	orders  io.WriteCloser
 	encoder *json.Encoder
 	replies chan Reply
+	turns   turns          // of its count, as far as it has told
+	told    []fencing.Code // of refused turns that the history has already
 }
 
 // hire starts the process of an actor.
@@ -68,6 +71,10 @@ func (a *Actor) listen(from io.Reader) {
 		var r Reply
 		if decoder.Decode(&r) != nil {
 			return
+		}
+		if r.Turn != nil {
+			a.turns.note(*r.Turn)
+			continue
 		}
 		a.replies <- r
 	}
@@ -116,12 +123,17 @@ func (a *Actor) Locked(key string) {
 	if a.stage.err != nil || a.stage.Arm == ArmNone {
 		return
 	}
-	a.holds = append(a.holds, Hold{key, r.Token})
-	text := fmt.Sprintf("holds the lock %s with token %d", key, r.Token)
+	a.granted(Hold{key, r.Token})
+}
+
+// granted has the actor hold a lock from now on.
+func (a *Actor) granted(h Hold) {
+	a.holds = append(a.holds, h)
+	text := fmt.Sprintf("holds the lock %s with token %d", h.Key, h.Token)
 	if a.stage.Arm == ArmExpiring {
-		text = fmt.Sprintf("holds the lock %s, as its owner no. %d", key, r.Token)
+		text = fmt.Sprintf("holds the lock %s, as its owner no. %d", h.Key, h.Token)
 	}
-	a.record(Event{Kind: KindLock, Key: key, Token: r.Token, Text: text})
+	a.record(Event{Kind: KindLock, Key: h.Key, Token: h.Token, Text: text})
 }
 
 // Release gives the lock back.
@@ -131,8 +143,10 @@ func (a *Actor) Release() {
 	}
 	a.order(Order{Verb: VerbRelease})
 	a.must("release the lock")
-	a.tell(KindReleased, "gives the lock back")
+	a.tell(KindReleased, givesBack)
 }
+
+const givesBack = "gives the lock back"
 
 // Drop is Release by a program that doesn't look whether the lock is still
 // its own.
@@ -159,11 +173,16 @@ func (a *Actor) Connect() {
 		a.connect(nil, "connects")
 		return
 	}
+	a.connect(a.holds, a.connects())
+}
+
+// connects tells of a session that presents the actor's locks.
+func (a *Actor) connects() string {
 	texts := make([]string, len(a.holds))
 	for i, h := range a.holds {
 		texts[i] = fmt.Sprintf("%s token %d", h.Key, h.Token)
 	}
-	a.connect(a.holds, "connects, tagged "+strings.Join(texts, " and "))
+	return "connects, tagged " + strings.Join(texts, " and ")
 }
 
 // ConnectWith is Connect by a program that presents other numbers than those
@@ -260,34 +279,6 @@ func (a *Actor) tellRefusal(r Reply, story string) {
 		e.Kind = KindRefused
 	}
 	a.record(e)
-}
-
-// Pause stops the actor's process, as a long garbage collection or a suspended
-// virtual machine would. What is sent to it from then on it does when it wakes
-// up.
-func (a *Actor) Pause() {
-	a.signal(syscall.SIGSTOP, KindPause, "is paused (SIGSTOP)")
-	if a.stage.err == nil {
-		a.stage.awaitStop(a.Name, a.cmd.Process.Pid)
-	}
-}
-
-// Wake lets the actor's process go on.
-func (a *Actor) Wake() {
-	a.signal(syscall.SIGCONT, KindResume, "wakes up (SIGCONT) and goes on where it was")
-}
-
-// Crash kills the actor's process. Nothing of it is answered any more.
-func (a *Actor) Crash() { a.signal(syscall.SIGKILL, KindCrash, "crashes (SIGKILL)") }
-
-func (a *Actor) signal(signal syscall.Signal, kind Kind, text string) {
-	a.tell(kind, text)
-	if a.stage.err != nil {
-		return
-	}
-	if err := a.cmd.Process.Signal(signal); err != nil {
-		a.stage.fail(fmt.Errorf("send %v to %s: %w", signal, a.Name, err))
-	}
 }
 
 // hold is the actor's first lock, if the play has come that far.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,8 +22,9 @@ type Count struct {
 	Refused      []fencing.Code `json:"refused"`
 }
 
-// counterTable is what VerbCount counts in.
-const counterTable = `CREATE TABLE counter (n int NOT NULL); INSERT INTO counter VALUES (0)`
+// counterTable is what VerbCount counts in. Each increment leaves the token that it
+// was made under, too.
+const counterTable = `CREATE TABLE counter (n int NOT NULL); INSERT INTO counter VALUES (0); CREATE TABLE written (token bigint NOT NULL)`
 
 // thinkTime is how long a worker takes between what it reads and what it
 // writes. It is the work that the scenario is about, and waits for nothing.
@@ -69,13 +71,18 @@ func (w *worker) countOnce(ctx context.Context, o Order) error {
 		return err
 	}
 	defer func() { _ = w.conn.Close(ctx) }()
-	var n int
-	if err := w.conn.QueryRow(ctx, "SELECT n FROM counter", pgx.QueryExecModeExec).Scan(&n); err != nil {
+	turn := Turn{Hold: o.Tag[0]}
+	if err := w.conn.QueryRow(ctx, "SELECT n FROM counter", pgx.QueryExecModeExec).Scan(&turn.Found); err != nil {
+		return err
+	}
+	if err := w.tell(Reply{Turn: &turn}); err != nil {
 		return err
 	}
 	time.Sleep(thinkTime)
-	_, err = w.conn.Exec(ctx, "UPDATE counter SET n = $1::int", pgx.QueryExecModeExec, strconv.Itoa(n+1))
-	return err
+	_, err = w.conn.Exec(ctx, "WITH counted AS (UPDATE counter SET n = $1::int) INSERT INTO written VALUES ($2::bigint)", pgx.QueryExecModeExec,
+		strconv.Itoa(turn.Found+1), turn.Hold.Token.String())
+	turn.end(err)
+	return errors.Join(err, w.tell(Reply{Turn: &turn}))
 }
 
 // SendCount has the actor count; Counted is its answer.
@@ -88,6 +95,10 @@ func (a *Actor) SendCount(key string, times int) {
 func (a *Actor) Counted() Count {
 	c := a.receiveWithin(countTimeout + replyTimeout).Counted
 	for _, code := range c.Refused {
+		if i := slices.Index(a.told, code); i >= 0 {
+			a.told = slices.Delete(a.told, i, i+1)
+			continue
+		}
 		a.record(Event{Kind: KindRefused, Code: code, Text: code.Name(), Story: "increments"})
 	}
 	if a.stage.err == nil && len(c.Refused)+c.Unknown > 0 {

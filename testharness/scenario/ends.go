@@ -107,9 +107,10 @@ func playCounter(s *Stage) {
 	}
 	at := &Actor{}
 	for range counterPauses {
-		at = s.pauseOneAtWork(workers, at.Name)
-		s.See("others to count", `SELECT n > $1 FROM counter`, s.counted())
-		at.Wake()
+		at = s.pauseOneAtWork(workers, at)
+		s.AwaitExpiry(at)
+		s.tellNext(workers, at)
+		s.wakeAtWork(at)
 	}
 	var sum Count
 	for _, w := range workers {
@@ -118,40 +119,4 @@ func playCounter(s *Stage) {
 	}
 	s.Note("%d increments were acknowledged.", sum.Acknowledged)
 	s.exec("INSERT INTO acknowledged VALUES ($1, $2)", sum.Acknowledged, sum.Unknown)
-}
-
-// pauseOneAtWork pauses the worker that has read the counter and not written
-// it yet. A worker has a session only while it holds the lock, or has lost it
-// and not noticed, so the youngest session is the holder's. It isn't the last
-// one again.
-func (s *Stage) pauseOneAtWork(workers []*Actor, last string) *Actor {
-	byName := map[string]*Actor{}
-	for _, w := range workers {
-		byName[w.Name] = w
-	}
-	found := workers[0]
-	s.Await("somebody to work", func() (bool, error) {
-		var name string
-		err := s.conn.QueryRow(s.ctx, `SELECT coalesce((SELECT application_name FROM pg_catalog.pg_stat_activity
-			WHERE application_name ~ '^W' AND datname = pg_catalog.current_database() AND state = 'idle' AND query <> '' AND query !~ 'UPDATE'
-			AND application_name <> $1 ORDER BY backend_start DESC LIMIT 1), '')`, last).Scan(&name)
-		if w, ok := byName[name]; ok {
-			found = w
-			return true, err
-		}
-		return false, err
-	})
-	found.Pause()
-	return found
-}
-
-// counted is what the counter says.
-func (s *Stage) counted() (n int) {
-	if s.err != nil {
-		return 0
-	}
-	if err := s.conn.QueryRow(s.ctx, "SELECT n FROM counter").Scan(&n); err != nil {
-		s.fail(fmt.Errorf("read the counter: %w", err))
-	}
-	return n
 }

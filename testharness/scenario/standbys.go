@@ -8,7 +8,8 @@ func lostClaim() Story {
 		Title: "PostgreSQL fails over to a standby that has missed a claim",
 		Case:  13,
 		Text: "B has taken over from A, on a primary whose standby isn't there for the moment. The primary dies, the standby\n" +
-			"becomes the primary, and knows nothing of B: by what the database says, A is the holder. So etcd is asked again.",
+			"becomes the primary, and knows nothing of B: by what the database says, A is the holder. So etcd is asked again.\n" +
+			"A goes on when B has claimed and written once more: without fencing, the last word is A's.",
 		Standby: StandbyAsynchronous,
 		Codes:   append([]fencing.Code{fencing.CodeNotHolder}, tookOver...),
 		Must:    fencing.CodeNotHolder,
@@ -24,6 +25,7 @@ func lostClaim() Story {
 			a.Do(setOrder("A", "shipped"))
 			b.ConnectWith(" again", b.holds...)
 			b.Do(setOrder("B", "paid"))
+			a.Do(setOrder("A", "delivered"))
 		},
 	})
 }

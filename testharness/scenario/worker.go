@@ -20,7 +20,8 @@ import (
 // Verb is what an actor is told to do.
 type Verb string
 
-// The verbs. Each is answered with one Reply before the next is read.
+// The verbs. Each is answered with one Reply before the next is read. VerbCount has
+// others before it, which tell of its turns.
 const (
 	VerbLock    Verb = "lock"    // wait for the lock Key as Arm has it, hold it under a lease of TTL
 	VerbHeld    Verb = "held"    // say whether the lock is still held, as far as the worker knows
@@ -62,6 +63,7 @@ type Reply struct {
 	Warning     string        `json:"warning,omitempty"`
 	WarningCode fencing.Code  `json:"warning_code,omitempty"`
 	Counted     Count         `json:"counted,omitzero"`
+	Turn        *Turn         `json:"turn,omitempty"` // of a count that goes on: no answer yet
 }
 
 // replyTimeout bounds one order, but for those that wait for a lock.
@@ -73,7 +75,8 @@ type worker struct {
 	prefix  string
 	locks   []lock
 	conn    *pgx.Conn
-	warning *pgconn.Notice // of the order at hand
+	warning *pgconn.Notice  // of the order at hand
+	tell    func(any) error // what isn't the answer to an order yet
 }
 
 // Work takes orders from in and answers them on out until in ends. It is what
@@ -84,9 +87,9 @@ func Work(ctx context.Context, endpoints []string, prefix string, in io.Reader, 
 		return err
 	}
 	defer client.Close()
-	w := &worker{etcd: client, prefix: prefix}
-	defer w.close()
 	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
+	w := &worker{etcd: client, prefix: prefix, tell: replies.Encode}
+	defer w.close()
 	for {
 		var o Order
 		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
