@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
@@ -14,25 +16,60 @@ import (
 // PostgreSQL's own words.
 var errCanceled = &fencing.Error{Code: "57014", Message: "canceling statement due to user request"}
 
-// cancelAnywhere takes a client's cancel request: for a session of this proxy,
-// or else of one of its peers. The client waits for its end. What names no
+// cancelAnywhere takes the cancel request of a client, by: for a session of this
+// proxy, or else of one of its peers. The client waits for its end. What names no
 // session is dropped silently, as PostgreSQL does.
-func (s *Server) cancelAnywhere(key []byte) {
-	if !s.cancelHere(key) {
+func (s *Server) cancelAnywhere(by *session, key []byte) {
+	if !s.cancelHere(by, key) {
 		s.cancelAtPeers(key)
 	}
 }
 
 // cancelHere takes a cancel request for a session of this proxy, and reports
 // whether there is one with that key.
-func (s *Server) cancelHere(key []byte) bool {
+func (s *Server) cancelHere(by *session, key []byte) bool {
 	s.mu.Lock()
-	ses, known := s.cancels[string(key)]
+	ses := s.cancels.find(key)
 	s.mu.Unlock()
-	if known {
-		ses.cancel(key)
+	if ses == nil {
+		return false
 	}
-	return known
+	s.introduce(by)
+	ses.cancel(key)
+	return true
+}
+
+// A keyring has the sessions by the process id that their cancel keys begin with:
+// that is no secret, and what follows is compared without telling by the time it
+// takes how much of a guess was right. Server.mu guards it.
+type keyring map[string][]*session
+
+// idOf is the part of a key that is no secret.
+func idOf(key string) string { return key[:min(len(key), 4)] }
+
+func (k keyring) add(ses *session) {
+	id := idOf(ses.cancelKey)
+	k[id] = append(k[id], ses)
+}
+
+// drop takes a session out, if it is in.
+func (k keyring) drop(ses *session) {
+	id := idOf(ses.cancelKey)
+	all := slices.DeleteFunc(k[id], func(other *session) bool { return other == ses })
+	if k[id] = all; len(all) == 0 {
+		delete(k, id)
+	}
+}
+
+// find returns the session whose key it is, of several the last one; nil if there
+// is none.
+func (k keyring) find(key []byte) (found *session) {
+	for _, ses := range k[idOf(string(key))] {
+		if subtle.ConstantTimeCompare([]byte(ses.cancelKey), key) == 1 {
+			found = ses
+		}
+	}
+	return found
 }
 
 // cancel breaks off what the client waits for: a claim of the proxy's, or

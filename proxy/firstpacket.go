@@ -30,10 +30,10 @@ func (s *session) firstPacket() ([]byte, error) {
 		code := binary.BigEndian.Uint32(packet[4:])
 		switch code {
 		case wire.CodeCancel:
-			s.srv.cancelAnywhere(packet[8:])
+			s.srv.cancelAnywhere(s, packet[8:])
 			return nil, nil
 		case wire.CodePeerCancel:
-			s.srv.cancelHere(packet[8:])
+			s.srv.cancelHere(s, packet[8:])
 			return nil, nil
 		case wire.CodeSSL, wire.CodeGSSEnc:
 			if asked[code] {

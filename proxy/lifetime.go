@@ -67,12 +67,20 @@ func (s *session) login() bool {
 	ok, err := s.startup()
 	if s.user != "" && timedOut(err) {
 		last := errLoginTimeout
-		if s.isEnding() {
+		switch cut := s.cutFor(); {
+		case cut != nil:
+			last = cut
+		case s.isEnding():
 			last = errDrained
 		}
 		err = s.bid(last, err)
 	}
 	if err != nil {
+		s.mu.Lock()
+		if s.cut != nil && s.user == "" {
+			err = fmt.Errorf("%w: %w", s.cut, err)
+		}
+		s.mu.Unlock()
 		s.logNotStarted(err)
 	}
 	if ok {

@@ -7,6 +7,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	Sessions       prometheus.Gauge
 	Opened         prometheus.Counter
+	CrowdedOut     prometheus.Counter
 	Tagged         prometheus.Counter
 	Checks         *prometheus.CounterVec // when: early, late
 	Refusals       *prometheus.CounterVec // code: SQLSTATE
@@ -29,6 +30,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Sessions:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "fenceproxy_sessions", Help: "Client sessions that are open."}),
 		Opened:         counter("sessions_opened_total", "Client sessions that were authenticated."),
+		CrowdedOut:     counter("newcomers_crowded_out_total", "Clients hung up on before they had said who they are, because too many others were waiting."),
 		Tagged:         counter("sessions_tagged_total", "Sessions that presented a tag at least once."),
 		Checks:         vec("checks_total", "Hidden checks sent to PostgreSQL, by where they stand in the transaction.", "when"),
 		Refusals:       vec("refusals_total", "Statements refused, by SQLSTATE.", "code"),
@@ -44,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ProtocolErrors: vec("protocol_errors_total", "Errors of the protocol between client, proxy and PostgreSQL, by SQLSTATE.", "code"),
 	}
 	if reg != nil {
-		reg.MustRegister(m.Sessions, m.Opened, m.Tagged, m.Checks, m.Refusals, m.UntaggedWrites, m.Evictions, m.LostReplies,
+		reg.MustRegister(m.Sessions, m.Opened, m.CrowdedOut, m.Tagged, m.Checks, m.Refusals, m.UntaggedWrites, m.Evictions, m.LostReplies,
 			m.Sections, m.Duplicates, m.ProtocolErrors)
 	}
 	return m

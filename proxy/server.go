@@ -57,6 +57,10 @@ type Server struct {
 	// from its next request. What PostgreSQL reads later may hit that one, as it
 	// may without a proxy: the client's cancel request stays open till then.
 	CancelTimeout time.Duration
+	// MaxNewcomers and NewcomerPatience bound those who haven't said who they are:
+	// see newcomers.
+	MaxNewcomers     int
+	NewcomerPatience time.Duration
 
 	reloaded atomic.Pointer[Settings] // nil: Settings count
 
@@ -64,7 +68,8 @@ type Server struct {
 	resweep   chan struct{} // closed, and another, when settings have changed
 	listeners map[net.Listener]struct{}
 	sessions  map[*session]struct{}
-	cancels   map[string]*session            // by cancel key
+	cancels   keyring
+	newcomers newcomers
 	holders   map[lock]map[*session]struct{} // tagged sessions
 	draining  bool                           // no more sessions are taken
 	closed    bool                           // nor anything else
@@ -99,13 +104,15 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		Settings:      Settings{LoginTimeout: DefaultLoginTimeout, Sockets: DefaultSockets()},
 		DialTimeout:   DefaultDialTimeout,
 		CancelTimeout: DefaultCancelTimeout,
-		resweep:       make(chan struct{}),
-		listeners:     map[net.Listener]struct{}{},
-		sessions:      map[*session]struct{}{},
-		cancels:       map[string]*session{},
-		holders:       map[lock]map[*session]struct{}{},
-		peering:       make(chan struct{}, maxPeering),
-		ctx:           ctx, cancel: cancel,
+		MaxNewcomers:  DefaultMaxNewcomers, NewcomerPatience: DefaultNewcomerPatience,
+		newcomers: newcomers{left: make(chan struct{})},
+		resweep:   make(chan struct{}),
+		listeners: map[net.Listener]struct{}{},
+		sessions:  map[*session]struct{}{},
+		cancels:   keyring{},
+		holders:   map[lock]map[*session]struct{}{},
+		peering:   make(chan struct{}, maxPeering),
+		ctx:       ctx, cancel: cancel,
 	}
 }
 
@@ -139,15 +146,19 @@ func (s *Server) Serve(ln net.Listener) error {
 			}
 			continue
 		}
+		s.makeRoom()
 		s.start(conn)
 	}
 }
 
-// admit counts a session that is about to log in, unless there are too many. A
-// cancel request is none.
+// admit counts a session that is about to log in, unless there are too many, or it
+// took too long to say so. A cancel request is none.
 func (s *Server) admit(ses *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.newcomers.leave(ses) {
+		return false
+	}
 	if most := s.settings().MaxConnections; most > 0 && s.admitted >= most {
 		return false
 	}
@@ -168,6 +179,7 @@ func (s *Server) start(conn net.Conn) {
 	s.nextID++
 	ses := newSession(s, conn, s.nextID)
 	s.sessions[ses] = struct{}{}
+	s.newcomers.add(ses)
 	ses.running = &s.wg
 	if s.draining {
 		ses.running = &s.late
@@ -179,7 +191,8 @@ func (s *Server) start(conn net.Conn) {
 // release makes room for others in place of a session that is over.
 func (s *Server) release(ses *session) {
 	s.mu.Lock()
-	s.forgetKeyLocked(ses)
+	s.cancels.drop(ses)
+	s.newcomers.leave(ses)
 	if ses.admitted {
 		s.admitted--
 	}
@@ -193,13 +206,6 @@ func (s *Server) ended(ses *session) {
 	delete(s.sessions, ses)
 	s.mu.Unlock()
 	ses.running.Done()
-}
-
-// forgetKeyLocked takes a session's cancel key out. The caller holds mu.
-func (s *Server) forgetKeyLocked(ses *session) {
-	if s.cancels[ses.cancelKey] == ses {
-		delete(s.cancels, ses.cancelKey)
-	}
 }
 
 // Sessions is how many there are, those that are logging in included. It waits

@@ -27,7 +27,9 @@ type session struct {
 	backend   net.Conn
 	host      *Host    // where backend goes, and endpoint the way that it took;
 	endpoint  Endpoint // both set before the cancel key is known
-	admitted  bool     // counts towards the server's limit; guarded by srv.mu
+	came      time.Time
+	newcomer  place // guarded by srv.mu
+	admitted  bool  // counts towards the server's limit; guarded by srv.mu
 	cancelKey string
 	deadline  time.Time // of the login
 	binding   []byte    // channel-binding data of the certificate that the client was shown
@@ -143,7 +145,7 @@ var (
 
 func newSession(srv *Server, client net.Conn, id uint64) *session {
 	return &session{
-		srv: srv, id: id, socket: client, client: client,
+		srv: srv, id: id, socket: client, client: client, came: time.Now(),
 		fromClient: wire.NewReader(client),
 		toClient:   wire.NewWriter(client),
 		replied:    make(chan struct{}),

@@ -92,9 +92,9 @@ func (s *session) exchange() error {
 func (s *session) keep(key string) {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
-	s.srv.forgetKeyLocked(s)
+	s.srv.cancels.drop(s)
 	s.cancelKey = key
-	s.srv.cancels[key] = s
+	s.srv.cancels.add(s)
 }
 
 // parameter looks at a ParameterStatus that changes how texts are read or tells
