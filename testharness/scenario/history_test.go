@@ -73,7 +73,7 @@ func TestVerdict_JSON(t *testing.T) {
 // A control run has to show damage, and the protected one none, and refusals
 // of the kind that the story is about.
 func TestResult_Check(t *testing.T) {
-	damaged := scenario.Verdict{Arm: scenario.ArmEtcd, StaleCommits: 1}
+	damaged := scenario.Verdict{Arm: scenario.ArmEtcd, StaleCommits: 1, Wrong: []string{"one"}}
 	refused := scenario.Verdict{Arm: scenario.ArmFenced, Rejections: []scenario.Rejection{{Code: fencing.CodeStale}}}
 	story := scenario.Story{Name: "s", Codes: []fencing.Code{fencing.CodeStale, fencing.CodeEvicted}}
 	for name, c := range map[string]struct {
@@ -82,7 +82,8 @@ func TestResult_Check(t *testing.T) {
 	}{
 		"as it should be":            {[]scenario.Verdict{damaged, refused}, ""},
 		"damage in the rows":         {[]scenario.Verdict{{Arm: scenario.ArmNone, Wrong: []string{"two"}}, refused}, ""},
-		"damage by a forged number":  {[]scenario.Verdict{{Arm: scenario.ArmEtcd, ForgedCommits: 1}, refused}, ""},
+		"a stale write hidden later": {[]scenario.Verdict{{Arm: scenario.ArmEtcd, StaleCommits: 1}, refused}, `"etcd" shows no damage`},
+		"so is a forged one":         {[]scenario.Verdict{{Arm: scenario.ArmEtcd, ForgedCommits: 1}, refused}, `"etcd" shows no damage`},
 		"nothing to see":             {[]scenario.Verdict{{Arm: scenario.ArmEtcd}, refused}, `"etcd" shows no damage`},
 		"nothing to see without one": {[]scenario.Verdict{{Arm: scenario.ArmNone}, damaged, refused}, `"none" shows no damage`},
 		"not protected":              {[]scenario.Verdict{damaged, {Arm: scenario.ArmFenced, StaleCommits: 1, Rejections: refused.Rejections}}, "were committed through the proxy"},
@@ -129,7 +130,7 @@ func TestJudge_Unfounded(t *testing.T) {
 	}
 	story := scenario.Story{Live: true, Codes: []fencing.Code{fencing.CodeStale}}
 	live := scenario.Verdict{Arm: scenario.ArmFenced, Unfounded: 1, Rejections: []scenario.Rejection{{Code: fencing.CodeStale}}}
-	if err := scenario.NewResult(story, []scenario.Verdict{{Arm: scenario.ArmEtcd, StaleCommits: 1}, live}).Check(); err != nil {
+	if err := scenario.NewResult(story, []scenario.Verdict{{Arm: scenario.ArmEtcd, Wrong: []string{"one"}}, live}).Check(); err != nil {
 		t.Errorf("where a lost lock is enough: got %v, want nil", err)
 	}
 }
@@ -137,7 +138,7 @@ func TestJudge_Unfounded(t *testing.T) {
 // Some stories are about one code, and not done with another one.
 func TestResult_Check_Must(t *testing.T) {
 	story := scenario.Story{Name: "s", Codes: []fencing.Code{fencing.CodeUnverified, fencing.CodeStale}, Must: fencing.CodeUnverified}
-	damaged := scenario.Verdict{Arm: scenario.ArmEtcd, StaleCommits: 1}
+	damaged := scenario.Verdict{Arm: scenario.ArmEtcd, StaleCommits: 1, Wrong: []string{"one"}}
 	for code, want := range map[fencing.Code]bool{fencing.CodeUnverified: true, fencing.CodeStale: false} {
 		refused := scenario.Verdict{Arm: scenario.ArmFenced, Rejections: []scenario.Rejection{{Code: code}}}
 		if err := scenario.NewResult(story, []scenario.Verdict{damaged, refused}).Check(); (err == nil) != want {

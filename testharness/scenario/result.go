@@ -44,12 +44,13 @@ func (r Result) Controls() []Verdict {
 }
 
 // Check returns nil if the runs show what they are to show: damage in each
-// control run; through the proxy none, and refusals with the codes that the
+// control run, in the rows that it leaves behind, since a stale write that nobody
+// sees any more convinces nobody; through the proxy none, and refusals with the codes that the
 // story is about, and of nobody who holds the lock.
 func (r Result) Check() error {
 	for _, v := range r.Controls() {
-		if !v.Damaged() {
-			return fmt.Errorf("%s: the run %q shows no damage", r.Scenario, v.Arm)
+		if len(v.Wrong) == 0 {
+			return fmt.Errorf("%s: the run %q shows no damage in its rows", r.Scenario, v.Arm)
 		}
 	}
 	p := r.Protected
