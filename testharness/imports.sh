@@ -13,6 +13,7 @@ BEGIN {
 	allow["sqlrewrite"] = "^$"
 	allow["fencing"]    = "^(fencing(/|$)|github.com/jackc/pgx/v5|golang.org/x/sync/)"
 	allow["leases"]     = "^(leases(/|$)|fencing$|go.etcd.io/etcd/|github.com/prometheus/client_golang/|go.uber.org/zap|google.golang.org/grpc)"
+	allow["leases/fencepgx"] = "^(leases$|fencing$|github.com/jackc/pgx/v5)"
 	allow["proxy"]      = "^(proxy(/|$)|sqlrewrite$|fencing$|github.com/jackc/pgproto3/v2|github.com/prometheus/client_golang/|golang.org/x/)"
 }
 NF == 2 {
@@ -20,6 +21,7 @@ NF == 2 {
 	own = sub(module, "", $2)
 	split($1, path, "/")
 	room = path[1]
+	if ((path[1] "/" path[2]) in allow) room = path[1] "/" path[2]
 	split($2, host, "/")
 	if (!(room in allow) || (!own && host[1] !~ /\./)) next
 	if ($2 ~ allow[room]) next
