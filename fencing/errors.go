@@ -43,6 +43,8 @@ var codeNames = map[Code]string{
 	CodeClaimTimeout:  "claim_timeout",
 	CodeMalformedTag:  "malformed_tag",
 	CodeNotInstalled:  "not_installed",
+	CodeLockTaken:     "lock_not_available",
+	CodeBadArgument:   "invalid_parameter_value",
 }
 
 // Name returns the word that messages, metrics and logs use for c.

@@ -14,7 +14,7 @@ import (
 
 // SchemaVersion is the version of schema fence that this program installs and
 // works with. It goes up with every change below schema/.
-const SchemaVersion = 4
+const SchemaVersion = 5
 
 // schemaFiles holds the steps (NNN_name.sql, each run once, to version NNN) and
 // the definitions, which every install runs again.
@@ -74,7 +74,7 @@ func install(ctx context.Context, tx pgx.Tx, files fs.FS, to int) (from int, err
 	if err != nil {
 		return 0, err
 	}
-	for _, name := range append(steps, "check.sql", "claim.sql", "guard.sql", "history.sql", "status.sql") {
+	for _, name := range append(steps, "check.sql", "claim.sql", "guard.sql", "locks.sql", "history.sql", "status.sql") {
 		if err := runFile(ctx, tx, files, name); err != nil {
 			return 0, err
 		}

@@ -139,7 +139,7 @@ func checkFunctions(ctx context.Context, conn *pgx.Conn, initialise string) erro
 	names := []string{"fence.check(boolean)", "fence.check_tag(boolean)", "fence.check_key(text, bigint)",
 		"fence.describe(fence.mark, bigint)", "fence.refuse_tag(text)", "fence.whereabouts()", "fence.mock_key()", "fence.read_tag()",
 		"fence.guard()", "fence.key_of(oid, text[])", "fence.guard_keys(oid, text[])", "fence.refuse_unguarded(oid, text)",
-		"fence.override(oid)", "fence.applying()", "fence.old_marks(interval, text, integer)",
+		"fence.acquire(text, text, text)", "fence.renew(text)", "fence.release(text)", "fence.take_grant(text, text)", "fence.override(oid)", "fence.applying()", "fence.old_marks(interval, text, integer)",
 		"fence.forget(text[], bigint[], integer, bigint, interval)"}
 	const query = "SELECT coalesce(min(name), '') FROM unnest($1::text[]) AS name WHERE to_regprocedure(name) IS NULL"
 	var missing string

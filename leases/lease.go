@@ -129,8 +129,7 @@ func (s *Lease) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout)
 	defer cancel()
 
-	own := clientv3.Compare(clientv3.CreateRevision(s.lockKey), "=", int64(s.token))
-	resp, err := s.client.Txn(ctx).If(own).Then(clientv3.OpDelete(s.lockKey)).Commit()
+	held, err := giveBack(ctx, s.client, s.lockKey, s.token, s.id)
 	if err != nil {
 		return fmt.Errorf("release lock %s, which frees itself at %s: %w", show(s.key),
 			s.Deadline().Format(time.RFC3339), outage(s.client, err))
@@ -138,13 +137,10 @@ func (s *Lease) Release(ctx context.Context) error {
 	s.mu.Lock()
 	s.released = true
 	s.mu.Unlock()
-	// With the key gone the lock is free; a lease that can't be revoked holds
-	// nothing and runs out.
-	_ = s.revoke(ctx)
 	if cause := context.Cause(s.ctx); errors.Is(cause, ErrLost) {
 		return fmt.Errorf("release: %w", cause)
 	}
-	if !resp.Succeeded && !again {
+	if !held && !again {
 		return fmt.Errorf("release lock %s: %w: its key was gone", show(s.key), ErrLost)
 	}
 	return nil
@@ -157,12 +153,26 @@ func (s *Lease) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout)
 	defer cancel()
 	// If etcd can't be told, the lease runs out by itself.
-	_ = s.revoke(ctx)
+	_ = revoke(ctx, s.client, s.id)
 }
 
-// revoke ends the lease in etcd, and with it whatever key is left under it.
-func (s *Lease) revoke(ctx context.Context) error {
-	_, err := s.client.Revoke(ctx, s.id)
+// giveBack deletes the key of a lock if it is still the one that was created with
+// the token, which held tells, and revokes its lease.
+func giveBack(ctx context.Context, client *clientv3.Client, lockKey string, token fencing.Token, id clientv3.LeaseID) (held bool, err error) {
+	own := clientv3.Compare(clientv3.CreateRevision(lockKey), "=", int64(token))
+	resp, err := client.Txn(ctx).If(own).Then(clientv3.OpDelete(lockKey)).Commit()
+	if err != nil {
+		return false, err
+	}
+	// With the key gone the lock is free; a lease that can't be revoked holds
+	// nothing and runs out.
+	_ = revoke(ctx, client, id)
+	return resp.Succeeded, nil
+}
+
+// revoke ends a lease in etcd, and with it whatever key is left under it.
+func revoke(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) error {
+	_, err := client.Revoke(ctx, id)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return nil
 	}

@@ -51,23 +51,31 @@ func (s *Lease) wait(d time.Duration) bool {
 // renewOnce asks etcd for one renewal. It returns when the request was sent
 // and for how long etcd has granted it; 0 means that the lease is no more.
 func (s *Lease) renewOnce() (sent time.Time, ttl time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(s.ctx), s.interval())
+	ctx, cancel := context.WithTimeout(s.ctx, s.interval())
 	defer cancel()
 	sent = s.now()
+	ttl, err = keepAlive(ctx, s.client, s.id)
+	return sent, ttl, err
+}
+
+// keepAlive is one renewal of a lease, under a ctx that ends.
+func keepAlive(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (ttl time.Duration, err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
 	// Not Client.KeepAliveOnce, which tries again inside: its answer may be
 	// to a request sent at any time, and it doesn't pause between tries.
-	stream, err := clientv3.RetryLeaseClient(s.client).LeaseKeepAlive(ctx)
+	stream, err := clientv3.RetryLeaseClient(client).LeaseKeepAlive(ctx)
 	if err != nil {
-		return sent, 0, err
+		return 0, err
 	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(s.id)}); err != nil {
-		return sent, 0, err
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+		return 0, err
 	}
 	resp, err := stream.Recv()
 	if err != nil {
-		return sent, 0, err
+		return 0, err
 	}
-	return sent, seconds(resp.TTL), nil
+	return seconds(resp.TTL), nil
 }
 
 // extend moves the deadline after a renewal that was sent at sent.

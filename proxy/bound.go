@@ -13,7 +13,7 @@ import (
 func bindSettings(st statement, rest []byte) []sqlrewrite.Setting {
 	bound := false
 	for _, set := range st.settings {
-		bound = bound || set.Bound != sqlrewrite.Bound{}
+		bound = bound || set.Bound != sqlrewrite.Bound{} || set.Call.IsBound()
 	}
 	if !bound {
 		return st.settings

@@ -140,7 +140,7 @@ func asRefusal(err error) *fencing.Error {
 
 // retag takes the settings that are about to be sent: it claims what they
 // make of the tag, and only then lets the mirror follow.
-func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
+func (s *session) retag(settings []sqlrewrite.Setting, lends sqlrewrite.Verb) *fencing.Error {
 	s.mu.Lock()
 	m := s.mirror
 	pending := s.queue.ReadyDue() > 0
@@ -158,12 +158,16 @@ func (s *session) retag(settings []sqlrewrite.Setting) *fencing.Error {
 	}
 	switch {
 	case refused == nil:
-	case onlyResets(settings):
+	case onlyResets(settings), lends == sqlrewrite.ReleaseLock:
 		// What RESET gives back is the startup packet's tag, which the backend
-		// will have: refused until it can be claimed, but not the RESET.
+		// will have: refused until it can be claimed, but not the RESET. So it
+		// is with the locks that are left when one is released.
 		s.refused = &refusal{err: refused, retry: true, names: allSettings}
 		s.settleOn(m, nil)
 		return nil
+	case lends == sqlrewrite.AcquireLock:
+		s.stay(before) // the lock is given back, and the session is as it was
+		return refused
 	default:
 		s.stay(before)
 		s.refuse(refused, settings)
@@ -263,7 +267,7 @@ func (s *session) settle() error {
 func (s *session) admit(what meaning) *fencing.Error {
 	stale := s.lookAgain()
 	if len(what.settings) > 0 {
-		if refused := s.retag(what.settings); refused != nil {
+		if refused := s.retag(what.settings, what.lends); refused != nil {
 			return refused
 		}
 		// In a block the tag that was there before counts on, for its writes.

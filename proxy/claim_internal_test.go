@@ -40,7 +40,7 @@ func TestSession_EvictedWhileClaiming(t *testing.T) {
 	s.backend, s.database, s.host = backend, "db", &Host{}
 	s.toBackend = wire.NewWriter(backend)
 	settings := []sqlrewrite.Setting{set(fencing.SettingKey, "k"), set(fencing.SettingToken, "1")}
-	if refused := s.retag(settings); refused != nil {
+	if refused := s.retag(settings, sqlrewrite.NoVerb); refused != nil {
 		t.Fatal(refused)
 	}
 	if claims.evicted != 1 || s.victim == nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
@@ -56,6 +57,9 @@ func (s *session) errorReply(n int) error {
 	case out.Purpose == queue.Confirm && r.Code == noTransaction:
 		return s.toClient.Write(wire.AppendError(nil, report("ERROR", notBegin())))
 	case out.Purpose == queue.Raise && out.Verdict == queue.Refuse && r.Code == string(errCanceled.Code):
+		return s.toClient.Write(wire.WithoutContext(nil, body))
+	case out.Purpose == queue.Raise && out.Verdict == queue.Refuse && fencing.Code(r.Code).AboutLocks():
+		s.tellRefusal(r, out.Purpose.String())
 		return s.toClient.Write(wire.WithoutContext(nil, body))
 	case out.Verdict == queue.Refuse && isCheckFailure(r.Code):
 		refused, told := s.explainMissing(out.Purpose, r, body)

@@ -98,24 +98,29 @@ func (s *session) guardExecute() error {
 	if refused == nil {
 		refused = s.unenclosed(st, enclose)
 	}
+	m := meaning{
+		settings: st.settings,
+		mayWrite: !st.known || st.mayWrite(),
+		harmless: st.known && harmless(st.class),
+	}
+	g, refused := s.lendInSegment(&m, refused)
 	if refused == nil {
-		refused = s.admit(meaning{
-			settings: st.settings,
-			mayWrite: !st.known || st.mayWrite(),
-			harmless: st.known && harmless(st.class),
-		})
+		refused = s.admitLent(g, m)
 	}
 	s.segment.executed = true
 	if refused != nil {
 		return s.refuseMessage(wire.Execute, refused)
 	}
-	s.segment.tagged = s.segment.tagged || len(st.settings) > 0
+	s.segment.tagged = s.segment.tagged || len(m.settings) > 0
 	if enclose {
 		if err := s.enclose(); err != nil {
 			return err
 		}
 	}
 	s.segment.loose = s.segment.loose || !enclosable(st)
+	if err := s.sendGrant(g); err != nil {
+		return err
+	}
 	return s.execute(st)
 }
 
@@ -299,6 +304,9 @@ func (s *session) guardFunction() error {
 		return err
 	}
 	refused := s.admit(meaning{mayWrite: true})
+	if s.segment.lent {
+		refused = besideLock()
+	}
 	if callsSetConfig(body) {
 		refused = fencing.Refuse(fencing.CodeNotFenceable, "set_config by a function-call message, which could set a tag unseen").With(
 			"", "Use SET, or SELECT set_config(…).")

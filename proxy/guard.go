@@ -184,7 +184,9 @@ func (s *session) readback() error {
 		s.mirror.load(values{key: row[0], token: row[1], tokens: row[2]}, s.status != wire.StatusIdle)
 	}
 	status := s.status
+	stray := s.strayLocked()
 	s.mu.Unlock()
+	s.giveBack(stray)
 	if len(row) == 3 {
 		_ = s.claimMirror() // a refusal stays with the session
 		return nil

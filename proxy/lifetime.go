@@ -166,6 +166,9 @@ func (s *session) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
+	if s.waiting != nil {
+		s.waiting(errWaiterDrained)
+	}
 	if s.closing {
 		return
 	}

@@ -9,6 +9,7 @@ type meaning struct {
 	settings []sqlrewrite.Setting // what they do to it, in order
 	mayWrite bool                 // one may write something else than settings
 	harmless bool                 // all may run in a session whose tag was refused
+	lends    sqlrewrite.Verb      // what was done for the one statement, see lend
 }
 
 // meaningOf reads what statements mean, and marks those that only configure.

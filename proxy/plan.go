@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
@@ -48,6 +50,15 @@ func lateFor(class sqlrewrite.Class) queue.Purpose {
 		return queue.LateCommit
 	}
 	return queue.Late
+}
+
+// begin puts a text before the first and only statement, and before its check.
+func (p *plan) begin(at int, text string, why queue.Purpose) {
+	if p.purposes == nil {
+		p.purposes = []queue.Purpose{queue.Client}
+	}
+	p.insertions = slices.Insert(p.insertions, 0, sqlrewrite.Insertion{At: at, Text: text})
+	p.purposes = slices.Insert(p.purposes, 0, why)
 }
 
 func (p *plan) insert(at int, text string, why queue.Purpose) {

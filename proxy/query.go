@@ -37,22 +37,29 @@ func (s *session) guardQuery(body []byte) error {
 	}
 	m := s.meaningOf(text, stmts, options)
 	refused := s.unfenceable(stmts, len(m.settings) > 0)
+	if refused == nil && s.segment.lent {
+		refused = besideLock()
+	}
+	var g grant
 	if refused == nil {
-		refused = s.admit(m)
+		g, refused = s.lend(&m, len(stmts) == 1 && !s.segment.open)
+	}
+	if refused == nil {
+		refused = s.admitLent(g, m)
 	}
 	if refused != nil {
 		return s.refuseMessage(wire.Query, refused)
 	}
 	s.observeGuarded(text, stmts, m)
-	return s.sendGuarded(body, stmts, len(m.settings) > 0 || s.segment.tagged)
+	return s.sendGuarded(body, stmts, len(m.settings) > 0 || s.segment.tagged, g)
 }
 
 // fewText is what a session holds on to for the texts that it makes, in bytes.
 const fewText = 1 << 10
 
 // sendGuarded sends a Query whose text, all of body but its NUL, was admitted, with
-// its checks.
-func (s *session) sendGuarded(body []byte, stmts []sqlrewrite.Statement, tagged bool) error {
+// its grant and its checks.
+func (s *session) sendGuarded(body []byte, stmts []sqlrewrite.Statement, tagged bool, g grant) error {
 	text := body[:len(body)-1]
 	const unmixed = sqlrewrite.NotInBlock | sqlrewrite.MayCommit
 	unplanned := len(stmts) == 1 && stmts[0].Flags&unmixed != 0 && s.txn.block == blockNone && (!s.fences() || stmts[0].Class == sqlrewrite.Discard)
@@ -68,6 +75,9 @@ func (s *session) sendGuarded(body []byte, stmts []sqlrewrite.Statement, tagged 
 	var p plan
 	if !unplanned {
 		p = planQuery(&s.txn, s.checks(), stmts, len(text))
+	}
+	if g.text != "" {
+		p.begin(stmts[0].Start, g.inText(), queue.Grant)
 	}
 	s.count(p.purposes)
 	e := queue.Entry{Kind: queue.Query, Plan: p.purposes, Tagged: tagged}

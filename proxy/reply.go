@@ -26,6 +26,7 @@ var (
 func (s *session) replies() {
 	defer close(s.replied)
 	err := s.pumpReplies()
+	s.backendEnded = errors.Is(err, io.EOF)
 	s.mu.Lock()
 	s.over = true
 	if s.victim != nil && s.ending == nil && !s.queue.MayCommit() {
@@ -64,7 +65,7 @@ func (s *session) pumpReplies() error {
 func (s *session) nextReply() error {
 	if !s.fromBackend.Complete() {
 		if err := s.toClient.Flush(); err != nil {
-			s.backend.Close()
+			s.leaveBackend()
 			return fmt.Errorf("write to client: %w", err)
 		}
 	}
@@ -237,6 +238,7 @@ func (s *session) readyReply() error {
 		s.measured.began = time.Now()
 	}
 	s.failed = s.failed || out.Failed
+	stray := s.strayLocked()
 	hold := out.Verdict == queue.Withhold && status == wire.StatusFailed
 	s.withheld = hold
 	caught := s.victim != nil && !s.queue.MayCommit()
@@ -248,6 +250,7 @@ func (s *session) readyReply() error {
 		s.client.SetReadDeadline(longAgo)
 	}
 	s.mu.Unlock()
+	s.giveBack(stray)
 	if hold || out.Verdict == queue.Hide {
 		err = s.fromBackend.Skip()
 	} else {

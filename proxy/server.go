@@ -44,6 +44,7 @@ type Server struct {
 	Upstream Upstream
 	Claims   Claims
 	Locks    Locks   // nil: every session's fencing is FenceAccepted
+	Lender   Lender  // nil: sessions take no locks
 	Secrets  Secrets // nil: SCRAM is relayed only
 	// Mock makes up salts for users who don't exist. NewServer's is of its own;
 	// proxies behind one address need one that they share.
@@ -101,7 +102,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		Logger:        slog.New(slog.DiscardHandler),
 		Metrics:       NewMetrics(nil),
 		Journal:       live.NewJournal(),
-		Settings:      Settings{LoginTimeout: DefaultLoginTimeout, Sockets: DefaultSockets()},
+		Settings:      Settings{LoginTimeout: DefaultLoginTimeout, Sockets: DefaultSockets(), Lending: DefaultLending()},
 		DialTimeout:   DefaultDialTimeout,
 		CancelTimeout: DefaultCancelTimeout,
 		MaxNewcomers:  DefaultMaxNewcomers, NewcomerPatience: DefaultNewcomerPatience,

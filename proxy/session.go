@@ -73,6 +73,8 @@ type session struct {
 
 	listed fencing.Tag // guarded by srv.mu: what Evict finds the session by
 
+	backendEnded bool // PostgreSQL has closed the connection; goes with fromBackend
+
 	replied  chan struct{} // closed when the reply pump has ended
 	progress chan struct{} // holds one token when replies have come in
 
@@ -92,7 +94,8 @@ type session struct {
 	overlong    bool         // what was to be captured is longer than any tag
 	missed      *wire.Report // the error of a readback, until the client has heard it
 	mirror      mirror
-	coming      fencing.Tag // what a claim under way will add to the mirror
+	coming      fencing.Tag             // what a claim under way will add to the mirror
+	loans       map[string]fencing.Loan // by key: the locks that the session took by fence.acquire
 	names       names
 	params      sqlrewrite.Options
 	confirm     int       // generation of the proxy's own statements known to exist
@@ -109,6 +112,7 @@ type session struct {
 	over        bool                    // the reply pump takes no more entries
 	asking      bool                    // the startup asks the backend for itself
 	claiming    context.CancelCauseFunc // breaks off the claim that the client waits for; nil: there is none
+	waiting     context.CancelCauseFunc // breaks off the wait for a lock
 	delivery    delivery                // of cancel requests
 	hotStandby  string                  // what the backend says of in_hot_standby, "" if nothing
 	application string                  // what the backend says of application_name
@@ -126,6 +130,7 @@ type segment struct {
 	unknown  bool // a statement that the proxy can't be sure of ran in it
 	loose    bool // no block can be put around what ran in it
 	enclosed bool // the proxy has put a block around it
+	lent     bool // a lock was taken or given back in it
 	dropping bool // it has failed, and what comes up to its Sync is dropped here
 }
 
@@ -171,6 +176,7 @@ func (s *session) end(left bool) {
 	if s.backend != nil {
 		s.backend.Close()
 	}
+	s.giveAllBack()
 	s.srv.release(s)
 	s.unfollow()
 	if !left {
@@ -211,8 +217,7 @@ func (s *session) finish(err error) {
 	case errors.As(err, &last):
 		s.toBackend.Write(wire.AppendTerminate(nil))
 		s.toBackend.Flush()
-		s.dropBackend()
-		<-s.replied
+		s.partBackend()
 		s.farewell(last.report())
 	case clientLeft(err):
 		s.sayEnd()
@@ -224,8 +229,7 @@ func (s *session) finish(err error) {
 		if errors.Is(err, errHiddenTag) {
 			s.sayEnd() // what was asked before is answered
 		}
-		s.dropBackend()
-		<-s.replied
+		s.partBackend()
 		switch {
 		case errors.As(err, &refused):
 			s.farewell(report("FATAL", refused))

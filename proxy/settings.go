@@ -24,6 +24,8 @@ type Settings struct {
 	// MaxConnections is how many sessions are served at a time; 0 is no limit.
 	// Those above a lower limit stay until they end.
 	MaxConnections int
+	// Lending says which locks sessions may take.
+	Lending Lending
 }
 
 // settings returns the settings of this moment, which nobody changes any more.

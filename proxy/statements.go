@@ -85,6 +85,9 @@ func short(settings []sqlrewrite.Setting) []sqlrewrite.Setting {
 		if set := &settings[i]; len(set.Value) > maxSetting {
 			set.Kind, set.Value = sqlrewrite.Unknown, ""
 		}
+		if call := settings[i].Call; call != nil && len(call.Key.Text)+len(call.TTL.Text)+len(call.Wait.Text) > maxSetting {
+			settings[i].Kind, settings[i].Call = sqlrewrite.Unknown, nil
+		}
 	}
 	return settings
 }

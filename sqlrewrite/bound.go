@@ -54,6 +54,12 @@ type Argument struct {
 // no tag.
 func (s Setting) Resolve(get func(Param) (Argument, bool)) (Setting, bool) {
 	b := s.Bound
+	if s.Call.IsBound() {
+		if s.Call = s.Call.Resolve(get); s.Call == nil {
+			s.Kind = Unknown
+		}
+		return s, true
+	}
 	if b == (Bound{}) {
 		return s, true
 	}

@@ -6,8 +6,8 @@ import (
 )
 
 // MentionsFence reports whether text could set a setting that carries a tag:
-// it names one, in any case, with quotes, space or comments in between; it
-// calls set_config for a setting that the text doesn't name; or it spells
+// it names one, or a function that takes or gives back a lock, in any case, with
+// quotes, space or comments in between; it calls set_config for a setting that the text doesn't name; or it spells
 // names with escapes or may do so. RESET ALL, which only takes a tag away, is not a mention.
 //
 // Not seen are names that come from elsewhere: what EXECUTE, CALL or a user's
@@ -80,8 +80,19 @@ func namesSetting(rest []byte) bool {
 	}
 	const long, short = "tokens", "key"
 	return n < len(rest) && rest[n] == '\\' ||
+		namesVerb(rest[:n]) ||
 		n <= len(long) && hasFold(rest, long[:n]) ||
 		n <= len(short) && hasFold(rest, short[:n])
+}
+
+// namesVerb reports whether word is the function of a Verb.
+func namesVerb(word []byte) bool {
+	for _, v := range [...]Verb{AcquireLock, RenewLock, ReleaseLock} {
+		if name := v.String(); len(word) == len(name) && hasFold(word, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // configuresAnything looks at what follows "set_config": only a plain string

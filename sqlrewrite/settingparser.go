@@ -159,9 +159,15 @@ func numberValue(sign, digits string) (string, bool) {
 	return strings.TrimPrefix(sign, "+") + digits, true
 }
 
-// configs reads SELECT set_config(…), set_config(…) and nothing else.
-func (p *settingParser) configs() []Setting {
+// selects reads a SELECT of one LockCall, or SELECT set_config(…), set_config(…)
+// and nothing else.
+func (p *settingParser) selects() []Setting {
 	p.take()
+	before := *p
+	if call := p.lockCall(); call != nil {
+		return []Setting{{Kind: Lock, Name: "fence.tokens", Call: call}}
+	}
+	*p = before
 	var all []Setting
 	for {
 		s, ok := p.config()

@@ -15,6 +15,9 @@ const (
 	Reset
 	// ResetAll: every setting gets back the value that the session began with.
 	ResetAll
+	// Lock: the statement is a Call, and the lock that it takes or gives back
+	// changes the setting.
+	Lock
 )
 
 func (k SettingKind) String() string {
@@ -27,6 +30,8 @@ func (k SettingKind) String() string {
 		return "reset"
 	case ResetAll:
 		return "reset all"
+	case Lock:
+		return "lock"
 	}
 	return fmt.Sprintf("setting kind %d", uint8(k))
 }
@@ -38,6 +43,8 @@ type Setting struct {
 	Value string // as current_setting returns it; for Set only
 	Local bool   // to the end of the transaction only
 	Bound Bound  // what only a Bind tells; Kind is Unknown then, and Resolve tells
+
+	Call *LockCall // for Lock only
 }
 
 // Settings tells what a statement of text that has TouchesTag does to the
@@ -58,7 +65,7 @@ func Settings(text []byte, s Statement, o Options) []Setting {
 	case s.Class != MayWrite, harmless(p.text, o):
 		return nil
 	case p.is("select"):
-		return p.configs()
+		return p.selects()
 	}
 	return unknown("", false)
 }

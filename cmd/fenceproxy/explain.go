@@ -181,6 +181,8 @@ func tagChange(s sqlrewrite.Setting) string {
 		what = fmt.Sprintf("set to parameter $%d", s.Bound.Value.Number)
 	case s.Bound != sqlrewrite.Bound{} && s.Value != "":
 		what = sqlrewrite.Set.String()
+	case s.Kind == sqlrewrite.Lock:
+		what = "changed by the lock of fence." + s.Call.Verb.String()
 	case s.Kind == sqlrewrite.Unknown:
 		what = "set to what the text doesn't tell"
 	case s.Kind == sqlrewrite.ResetAll:

@@ -25,7 +25,8 @@ func reloadable(flag string) bool {
 		"login-timeout", "client-idle-timeout", "idle-transaction-timeout", "max-connections",
 		"tcp-keepalive", "tcp-keepalive-interval", "tcp-keepalive-count", "tcp-user-timeout",
 		"client-tls-cert", "client-tls-key", "client-tls-ca", "auth-file", "cancel-peers",
-		"console-database", "admin-roles", "stats-roles":
+		"console-database", "admin-roles", "stats-roles",
+		"sql-locks", "sql-lock-max-ttl", "sql-lock-max-wait", "sql-locks-per-session":
 		return true
 	}
 	return false
@@ -173,6 +174,7 @@ func (r *reloader) apply(next *serveCommand, clientTLS proxy.ClientTLS) {
 	now := r.upstream.server.Settings // as it was started with
 	next.life.set(&now)
 	now.Policies, now.TLS, now.Peers, now.Console = policies, clientTLS, next.cancelPeers, next.console.settings()
+	now.Lending = next.lending.lending()
 	r.upstream.server.Reload(now)
 	for _, h := range r.upstream.hosts {
 		h.claimer.Retime(next.times())

@@ -35,6 +35,7 @@ type serveCommand struct {
 	life     lifetimeFlags
 	policy   policyFlags
 	console  consoleFlags
+	lending  lendingFlags
 	authFile string
 	config   string
 	verify   bool                     // the settings, and nothing else
@@ -62,6 +63,7 @@ func newServeCommand() *serveCommand {
 		life:          newLifetimeFlags(),
 		policy:        newPolicyFlags(),
 		console:       newConsoleFlags(),
+		lending:       newLendingFlags(),
 		listen:        defaultListen,
 		adminListen:   defaultAdminListen,
 		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
@@ -119,6 +121,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.life.add(flags)
 	c.policy.add(flags)
 	c.console.add(flags)
+	c.lending.add(flags)
 	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.VarPF(&c.insecureListen, "insecure-listen", "", "also where other machines reach it, although clients needn't encrypt").NoOptDefVal = "true"
@@ -185,7 +188,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	server := upstream.server
 	server.Logger, server.Metrics, server.TLS, server.Peers = logger, proxy.NewMetrics(registry), clientTLS, c.cancelPeers
 	c.life.set(&server.Settings)
-	server.Policies, server.Settings.Console = policies, c.console.settings()
+	server.Policies, server.Settings.Console, server.Lending = policies, c.console.settings(), c.lending.lending()
 	registry.MustRegister(server)
 	r.serving.gatherer = registry
 	server.Console = r.serving.console(server, upstream)
@@ -203,6 +206,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	if err := pingEtcd(ctx, authority); err != nil {
 		return err
 	}
+	server.Lender = c.lender(etcd.client, registry)
 	timed.Authority = authority
 	upstream.verifyBy(timed)
 	if len(policies.Rules) > 0 || policies.Default != (proxy.Policy{}) {
@@ -225,6 +229,14 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	r.logger, r.level, r.upstream, r.tls, r.boss = logger, level, upstream, clientTLS, boss
 	return c.serve(ctx, r, hangups, ports, newAdmin(registry,
 		probe{"upstream", upstream.ping}, probe{"etcd", authority.Ping}))
+}
+
+// lender takes locks for the sessions that may.
+func (c *serveCommand) lender(client *clientv3.Client, registry prometheus.Registerer) *leases.Lender {
+	lender := leases.NewLender(client)
+	lender.Prefix, lender.Metrics = c.etcd.prefix, leases.NewMetrics()
+	registry.MustRegister(lender.Metrics)
+	return lender
 }
 
 // claimer is one that knows no authority yet.

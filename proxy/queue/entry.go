@@ -87,10 +87,12 @@ const (
 	// Rollback: the end of a transaction whose late check failed; its
 	// ReadyForQuery is the client's.
 	Rollback
+	// Grant: the proxy tells a function what it has done for it.
+	Grant
 )
 
 var purposeNames = [...]string{
-	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "resolve", "enclose", "confirm", "rollback",
+	"client", "prepare", "early", "late", "late-commit", "raise", "examine", "probe", "readback", "resolve", "enclose", "confirm", "rollback", "grant",
 }
 
 func (p Purpose) String() string { return purposeNames[p] }

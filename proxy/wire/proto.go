@@ -38,6 +38,11 @@ func AppendBind(dst []byte, portal, statement string) []byte {
 	return appended((&pgproto3.Bind{DestinationPortal: portal, PreparedStatement: statement}).Encode(dst))
 }
 
+// AppendBindText appends a Bind of a statement with one parameter, in text format.
+func AppendBindText(dst []byte, portal, statement, value string) []byte {
+	return appended((&pgproto3.Bind{DestinationPortal: portal, PreparedStatement: statement, Parameters: [][]byte{[]byte(value)}}).Encode(dst))
+}
+
 // AppendExecute appends an Execute without a row limit.
 func AppendExecute(dst []byte, portal string) []byte {
 	return appended((&pgproto3.Execute{Portal: portal}).Encode(dst))

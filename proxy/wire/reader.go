@@ -213,6 +213,20 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
+// Fill reads what comes into the room that the buffer has left, and moves nothing
+// of what is in it. It returns nil when there is no room, else the error of the
+// socket: its end, or a deadline. Whoever reads on meets an end again.
+func (r *Reader) Fill() error {
+	for r.w < DefaultBuffer {
+		n, err := r.read(r.w)
+		r.w += n
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Begins waits for one byte and reports whether it is first, without consuming
 // it. An error is no, and whoever reads on meets it again.
 func (r *Reader) Begins(first byte) bool {

@@ -42,6 +42,7 @@ func (s *Stack) StartProxy(database, addr string, logger *slog.Logger) (*Proxy, 
 		server.Logger = logger
 	}
 	claimer.Evictor = server
+	server.Lender, server.Lending.Allow = leases.NewLender(s.Client), true
 	p := &Proxy{Server: server, Claimer: claimer, store: store, ln: ln, served: make(chan error, 1)}
 	go p.serve()
 	s.proxies = append(s.proxies, p)
