@@ -103,7 +103,7 @@ func (s *session) guardExecute() error {
 		mayWrite: !st.known || st.mayWrite(),
 		harmless: st.known && harmless(st.class),
 	}
-	g, refused := s.lendInSegment(&m, refused)
+	m, g, refused := s.lendInSegment(m, refused)
 	if refused == nil {
 		refused = s.admitLent(g, m)
 	}

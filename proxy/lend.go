@@ -21,48 +21,55 @@ type grant struct {
 // its place what that makes of the tag. alone says that nothing else may share the
 // statement's transaction. Where the call can't be served so it stays unknown what
 // becomes of the tag, and the function, which finds no grant, raises the error.
-func (s *session) lend(m *meaning, alone bool) (grant, *fencing.Error) {
-	at := -1
-	for i := range m.settings {
-		if m.settings[i].Kind == sqlrewrite.Lock {
-			at = i
-		}
+func (s *session) lend(m meaning, alone bool) (meaning, grant, *fencing.Error) {
+	call := callAmong(m.settings)
+	if call == nil || s.txn.block == blockFailed {
+		return m, grant{}, nil
 	}
-	if at < 0 || s.txn.block == blockFailed {
-		return grant{}, nil
-	}
-	call := m.settings[at].Call
 	if len(m.settings) != 1 || !alone {
-		m.settings[at] = sqlrewrite.Setting{Kind: sqlrewrite.Unknown, Name: fencing.SettingTokens}
-		return grant{}, nil
+		m.settings = []sqlrewrite.Setting{{Kind: sqlrewrite.Unknown}}
+		return m, grant{}, nil
 	}
-	m.settings = nil
+	m.settings = nil // they are the statement's, which may run again
 	key, refused := s.lockable(call)
 	if refused != nil {
-		return grant{}, refused
+		return m, grant{}, refused
 	}
 	m.lends = call.Verb
+	var g grant
 	switch call.Verb {
 	case sqlrewrite.AcquireLock:
-		return s.acquire(m, key, call)
+		m.settings, g, refused = s.acquire(key, call)
 	case sqlrewrite.RenewLock:
-		return s.renew(key)
+		g, refused = s.renew(key)
+	default:
+		m.harmless = true
+		m.settings, g, refused = s.release(key)
 	}
-	m.harmless = true
-	return s.release(m, key)
+	return m, g, refused
+}
+
+// callAmong returns the call that is one of the settings; nil if none is.
+func callAmong(settings []sqlrewrite.Setting) *sqlrewrite.LockCall {
+	for i := range settings {
+		if settings[i].Kind == sqlrewrite.Lock {
+			return settings[i].Call
+		}
+	}
+	return nil
 }
 
 // lendInSegment is lend for an Execute that wasn't refused before.
-func (s *session) lendInSegment(m *meaning, refused *fencing.Error) (grant, *fencing.Error) {
+func (s *session) lendInSegment(m meaning, refused *fencing.Error) (meaning, grant, *fencing.Error) {
 	if refused != nil {
-		return grant{}, refused
+		return m, grant{}, refused
 	}
 	if s.segment.lent {
-		return grant{}, besideLock()
+		return m, grant{}, besideLock()
 	}
-	g, refused := s.lend(m, !s.segment.executed && !s.segment.unknown && !s.midway || s.txn.block == blockOpen)
+	m, g, refused := s.lend(m, !s.segment.executed && !s.segment.unknown && !s.midway || s.txn.block == blockOpen)
 	s.segment.lent = m.lends != sqlrewrite.NoVerb && m.lends != sqlrewrite.RenewLock
-	return g, refused
+	return m, g, refused
 }
 
 // besideLock refuses what would share a transaction with the taking or giving
@@ -111,13 +118,13 @@ func badArgument(format string, args ...any) *fencing.Error {
 }
 
 // acquire takes a lock, and has the tag say so.
-func (s *session) acquire(m *meaning, key string, call *sqlrewrite.LockCall) (grant, *fencing.Error) {
+func (s *session) acquire(key string, call *sqlrewrite.LockCall) ([]sqlrewrite.Setting, grant, *fencing.Error) {
 	ttl, wait, refused := s.spans(call)
 	if refused == nil {
 		refused = s.mayHold(key)
 	}
 	if refused != nil {
-		return grant{}, refused
+		return nil, grant{}, refused
 	}
 	began := time.Now()
 	ctx, done := s.beginWait(wait)
@@ -125,7 +132,7 @@ func (s *session) acquire(m *meaning, key string, call *sqlrewrite.LockCall) (gr
 	broken := context.Cause(ctx)
 	done()
 	if err != nil {
-		return grant{}, notLent(broken, err)
+		return nil, grant{}, notLent(broken, err)
 	}
 	s.mu.Lock()
 	if s.loans == nil {
@@ -136,11 +143,10 @@ func (s *session) acquire(m *meaning, key string, call *sqlrewrite.LockCall) (gr
 	s.mu.Unlock()
 	if err != nil {
 		s.takeBack(key)
-		return grant{}, asRefusal(err)
+		return nil, grant{}, asRefusal(err)
 	}
 	s.logger().Info(LogLockAcquired, "key", key, "token", loan.Token, "ttl", loan.TTL, "waited", time.Since(began).Round(time.Millisecond))
-	m.settings = []sqlrewrite.Setting{{Kind: sqlrewrite.Set, Name: fencing.SettingTokens, Value: tokens}}
-	return newGrant(granted{Do: call.Verb.String(), Key: key, Token: loan.Token, Left: left(loan), Tokens: &tokens}), nil
+	return tokensTo(tokens), newGrant(granted{Do: call.Verb.String(), Key: key, Token: loan.Token, Left: left(loan), Tokens: &tokens}), nil
 }
 
 // notLent is what a session hears that got no lock; broken is why the asking was
@@ -256,7 +262,7 @@ func (s *session) renew(key string) (grant, *fencing.Error) {
 
 // release takes a lock out of the tag; it is given back when PostgreSQL has
 // carried that out.
-func (s *session) release(m *meaning, key string) (grant, *fencing.Error) {
+func (s *session) release(key string) ([]sqlrewrite.Setting, grant, *fencing.Error) {
 	s.mu.Lock()
 	loan, has := s.loans[key]
 	tokens, err := withLock(s.mirror.now.tokens, key, 0)
@@ -265,16 +271,20 @@ func (s *session) release(m *meaning, key string) (grant, *fencing.Error) {
 	s.mu.Unlock()
 	switch {
 	case err != nil:
-		return grant{}, asRefusal(err)
+		return nil, grant{}, asRefusal(err)
 	case unsure:
-		return grant{}, fencing.Refuse(fencing.CodeUnverified, "fence.release was sent before the answer to what may have changed the tag").With("", "Wait for it, and retry.")
+		return nil, grant{}, fencing.Refuse(fencing.CodeUnverified, "fence.release was sent before the answer to what may have changed the tag").With("", "Wait for it, and retry.")
 	}
 	g := granted{Do: sqlrewrite.ReleaseLock.String(), Key: key, Held: has && time.Now().Before(loan.Until)}
-	if changed {
-		g.Tokens = &tokens
-		m.settings = []sqlrewrite.Setting{{Kind: sqlrewrite.Set, Name: fencing.SettingTokens, Value: tokens}}
+	if !changed {
+		return nil, newGrant(g), nil
 	}
-	return newGrant(g), nil
+	g.Tokens = &tokens
+	return tokensTo(tokens), newGrant(g), nil
+}
+
+func tokensTo(value string) []sqlrewrite.Setting {
+	return []sqlrewrite.Setting{{Kind: sqlrewrite.Set, Name: fencing.SettingTokens, Value: value}}
 }
 
 func left(loan fencing.Loan) int64 { return max(0, time.Until(loan.Until).Milliseconds()) }

@@ -42,7 +42,7 @@ func (s *session) guardQuery(body []byte) error {
 	}
 	var g grant
 	if refused == nil {
-		g, refused = s.lend(&m, len(stmts) == 1 && !s.segment.open)
+		m, g, refused = s.lend(m, len(stmts) == 1 && !s.segment.open)
 	}
 	if refused == nil {
 		refused = s.admitLent(g, m)
