@@ -62,7 +62,7 @@ func inClaims() []mutant {
 			{claimerGo, "		case outcomeStale, outcomeBehind, outcomeReplaced:", "		case outcomeStale, outcomeReplaced:"}},
 			test{"fencing", "TestClaimer_Lineage", "etcd is at revision 10, and was at 11"}},
 		{"former-holder-releases", progress, "a former holder's release leaves the lock alone",
-			[]edit{{"leases/lease.go", "resp, err := s.client.Txn(ctx).If(own)", "_ = own\n	resp, err := s.client.Txn(ctx)"}},
+			[]edit{{"leases/lease.go", "resp, err := client.Txn(ctx).If(own)", "_ = own\n	resp, err := client.Txn(ctx)"}},
 			test{"leases", "TestLease_Release_SameName", "deleted somebody else's"}},
 		{"nothing-known", etcdAway, "a holder that was verified is not verified again",
 			[]edit{{claimerGo, "	where, ok := c.known.get(database, p)\n	if !ok {", "	where, ok := c.known.get(database, p)\n	if ok = false; !ok {"}},
