@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/testharness/fault"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -31,16 +32,17 @@ func TestSQLLocks_WaitEnds(t *testing.T) {
 	acquire(t, holder, "'k', '5min'")
 	for _, c := range []struct {
 		name string
-		end  func(r *rig, conn *pgx.Conn)
-		want string // the code, or what the error says
+		end  func(r *rig, conn *pgx.Conn, way *fault.Link)
+		want string // the code, "" for none
 	}{
-		{"cancel", func(r *rig, conn *pgx.Conn) {
+		{"cancel", func(r *rig, conn *pgx.Conn, _ *fault.Link) {
 			if err := conn.PgConn().CancelRequest(context.Background()); err != nil {
 				r.t.Error(err)
 			}
 		}, "57014"},
-		{"the client goes", func(_ *rig, conn *pgx.Conn) { conn.PgConn().Conn().Close() }, "closed"},
-		{"the backend goes", func(r *rig, conn *pgx.Conn) {
+		// The way is cut, so that no cancel request of the driver's gets there.
+		{"the client goes", func(_ *rig, _ *pgx.Conn, way *fault.Link) { way.Set(fault.Cut) }, ""},
+		{"the backend goes", func(r *rig, conn *pgx.Conn, _ *fault.Link) {
 			super := stack.Connect(r.t, r.DSN("postgres", "app"))
 			if _, err := super.Exec(context.Background(), "SELECT pg_terminate_backend($1)", conn.PgConn().PID()); err != nil {
 				r.t.Error(err)
@@ -50,16 +52,19 @@ func TestSQLLocks_WaitEnds(t *testing.T) {
 		for _, p := range protocols() {
 			t.Run(c.name+", "+string(p), func(t *testing.T) {
 				r := r.on(t)
-				conn := r.session(r.first)
+				way, err := fault.NewLink(r.first.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer way.Close()
+				conn := stack.Connect(t, r.ProxyDSN(way.Addr(), stack.RoleApp, "app"))
 				answer := make(chan error, 1)
 				go func() { answer <- p.run(conn, "SELECT fence.acquire('k', '5min', '1min')") }()
 				poll.Until(t, "somebody in line", func() bool { return len(r.locksInEtcd()) == 2 })
-				c.end(r, conn)
+				c.end(r, conn, way)
 				poll.Until(t, "the place in line is given back", func() bool { return len(r.locksInEtcd()) == 1 })
-				var said *pgconn.PgError
-				err := <-answer
-				if errors.As(err, &said) && said.Code != c.want || said == nil && (err == nil || !strings.Contains(err.Error(), c.want)) {
-					t.Errorf("got %v, want %s", err, c.want)
+				if err := <-answer; err == nil || errors.As(err, new(*pgconn.PgError)) != (c.want != "") || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want code %q", err, c.want)
 				}
 				if c.name == "cancel" {
 					accepted(t, "afterwards", p.run(conn, "INSERT INTO t VALUES (1, 'a')"))
