@@ -85,9 +85,16 @@ func TestSession_DropsBackend(t *testing.T) {
 	for name, drop := range map[string]func(*session){
 		"a request that ends the session": func(s *session) { s.finish(errCopying) },
 		"a last word":                     func(s *session) { s.finish(errIdle) },
-		"cut off":                         func(s *session) { s.cutOff(io.ErrClosedPipe) },
-		"aborted":                         func(s *session) { s.abort() },
-		"evicted":                         func(s *session) { s.coming = fencing.Tag{{Key: "a", Token: 1}}; s.evict("a", 1, 2) },
+		"a last word, and it holds a lock": func(s *session) {
+			s.loans = map[string]fencing.Loan{"a": {Key: "a", Token: 1}}
+			s.finish(errIdle)
+			if !s.backendEnded {
+				t.Error("PostgreSQL's end was not waited for")
+			}
+		},
+		"cut off": func(s *session) { s.cutOff(io.ErrClosedPipe) },
+		"aborted": func(s *session) { s.abort() },
+		"evicted": func(s *session) { s.coming = fencing.Tag{{Key: "a", Token: 1}}; s.evict("a", 1, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, peer := net.Pipe()
