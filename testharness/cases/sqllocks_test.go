@@ -221,6 +221,7 @@ func TestSQLLocks_Refused(t *testing.T) {
 				accepted(t, "a write afterwards", p.run(conn, "INSERT INTO t VALUES (1, 'a')"))
 				r.wantLocks(0)
 				acquire(t, conn, "'k'")
+				released(t, conn, "k")
 			})
 		}
 	}
