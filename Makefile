@@ -23,6 +23,9 @@ CLIENTS      ?= all
 # make mutants MUTANTS=no-verify,no-share-lock AGAINST=testharness/steps.TestSteps
 MUTANTS      ?=
 AGAINST      ?=
+# make dashboard SHOTS=/tmp/shots TESTS=keyboard
+SHOTS        ?=
+TESTS        ?=
 # make pg-regress SUITES=regress,isolation,libpq_pipeline,tools
 SUITES       ?=
 # make release ARCHS=amd64
@@ -41,7 +44,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint audit fuzz grammar wire wire-fuzz attack steps chaos clients pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
+.PHONY: help setup build demo test race quick lint audit fuzz grammar wire wire-fuzz attack steps chaos clients dashboard pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -136,6 +139,10 @@ clients: ## real drivers, straight and through the proxy; writes docs/clients.md
 	@CLIENTS="$(CLIENTS)" testharness/setup.sh go cc postgres clients
 	@cd testharness/clients && FENCE_CLIENTS="$(CLIENTS)" $(GO) test -race -count=1 -timeout 30m
 
+dashboard: build ## the page of the admin port, in a headless Chromium on a running proxy; SHOTS=DIR keeps pictures
+	@testharness/setup.sh go postgres browser
+	$(GO) run ./testharness/browser -program bin/fenceproxy -shots "$(SHOTS)" -only "$(TESTS)"
+
 pg-regress: build ## PostgreSQL 15's own test suites, straight and through the proxy (SUITES=libpq_pipeline picks)
 	@testharness/setup.sh cc postgres
 	@set -e; files=$$(testharness/fetch-regress.sh); FENCEPROXY_PG_BIN=/usr/lib/postgresql/15/bin $(GO) run ./testharness/pgregress -files "$$files" -suites "$(SUITES)"
@@ -179,4 +186,4 @@ bench-marks: ## what MARKS (1000000) marks change, and how they are removed
 	$(GO) test -run '^$$' -bench 'Marks$$' -benchtime 1x -timeout 1h ./testharness/claims
 
 clean: ## what the targets above made
-	rm -rf bin dist coverage.out testharness/clients/programs/node/node_modules
+	rm -rf bin dist coverage.out testharness/clients/programs/node/node_modules testharness/browser/page/node_modules

@@ -41,30 +41,52 @@ func (s *Store) ListMarks(ctx context.Context, database string, what Listing) (m
 		return nil, false, err
 	}
 	// What has the prefix stands together, behind the prefix itself.
-	const query = `SELECT resource_key, token, lock_key, epoch, coalesce(current, false), claimed_at, claimed_by
-		FROM fence.status WHERE resource_key >= $1 AND resource_key > $2 ORDER BY resource_key LIMIT $3`
-	rows, err := p.watch.Query(ctx, query, what.Prefix, what.After, what.Most+1)
+	const which = markColumns + " WHERE resource_key >= $1 AND resource_key > $2 ORDER BY resource_key LIMIT $3"
+	marks, err = scanMarks(ctx, p, database, which, what.Prefix, what.After, what.Most+1)
 	if err != nil {
-		return nil, false, listError(database, err)
+		return nil, false, err
+	}
+	for i, m := range marks {
+		if !strings.HasPrefix(m.Key, what.Prefix) {
+			return marks[:i], false, nil
+		}
+	}
+	if len(marks) > what.Most {
+		return marks[:what.Most], true, nil
+	}
+	return marks, false, nil
+}
+
+// MarksOf returns the marks of some keys of a database, of those that have one. Its
+// errors are those of ListMarks.
+func (s *Store) MarksOf(ctx context.Context, database string, keys []string) ([]ListedMark, error) {
+	p, err := s.of(database)
+	if err != nil {
+		return nil, err
+	}
+	return scanMarks(ctx, p, database, markColumns+" WHERE resource_key = ANY ($1)", keys)
+}
+
+// markColumns is what a ListedMark is scanned from.
+const markColumns = `SELECT resource_key, token, lock_key, epoch, coalesce(current, false), claimed_at, claimed_by FROM fence.status`
+
+func scanMarks(ctx context.Context, p *pools, database, query string, args ...any) (marks []ListedMark, err error) {
+	rows, err := p.watch.Query(ctx, query, args...)
+	if err != nil {
+		return nil, listError(database, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		m := ListedMark{Database: database}
 		if err := rows.Scan(&m.Key, &m.Token, &m.LockKey, &m.Epoch, &m.Current, &m.ClaimedAt, &m.ClaimedBy); err != nil {
-			return nil, false, listError(database, err)
-		}
-		if !strings.HasPrefix(m.Key, what.Prefix) {
-			return marks, false, nil
-		}
-		if len(marks) == what.Most {
-			return marks, true, nil
+			return nil, listError(database, err)
 		}
 		marks = append(marks, m)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, false, listError(database, err)
+		return nil, listError(database, err)
 	}
-	return marks, false, nil
+	return marks, nil
 }
 
 func listError(database string, err error) error {

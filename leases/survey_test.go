@@ -53,6 +53,13 @@ func TestAuthority_Survey(t *testing.T) {
 	if want := []string{"a!", "a/1", "b", "ü x"}; !slices.Equal(keys, want) {
 		t.Errorf("got %q, want %q", keys, want)
 	}
+	held, err := authority.Held(t.Context(), []string{"b", "nobody's", "a/1"})
+	if err != nil || !slices.Equal(held, []leases.Lock{survey.Locks[2], survey.Locks[1]}) {
+		t.Errorf("got %v, %v, want b and a/1 as the survey has them: %v", held, err, survey.Locks)
+	}
+	if _, err := authority.Held(t.Context(), make([]string, 101)); !errors.Is(err, leases.ErrInvalid) {
+		t.Errorf("101 keys: got %v, want %v", err, leases.ErrInvalid)
+	}
 	for i := range strays {
 		strays[i] = leases.DefaultPrefix + strays[i]
 	}
@@ -67,6 +74,9 @@ func TestAuthority_Survey_Away(t *testing.T) {
 	defer cancel()
 	if _, err := authority.Survey(ctx); !errors.Is(err, leases.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, leases.ErrUnavailable)
+	}
+	if _, err := authority.Held(ctx, []string{"a"}); !errors.Is(err, leases.ErrUnavailable) {
+		t.Errorf("some locks: got %v, want %v", err, leases.ErrUnavailable)
 	}
 }
 

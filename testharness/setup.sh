@@ -13,6 +13,7 @@
 #   deploy    systemd-analyze and promtool, which look at what deploy/ has
 #   release   git and GNU tar
 #   peers     PgBouncer and HAProxy, which benchmarks measure beside the proxy
+#   browser   Chromium, Node.js and Playwright, which make dashboard looks at the page with
 #   clients   the languages and drivers of those that $CLIENTS names (all)
 #
 # It is silent and touches nothing when everything is there.
@@ -206,12 +207,27 @@ played() {
 
 need_node() {
 	apt_client npm 'npm --version' nodejs
-	node="$here/testharness/clients/programs/node"
-	if ! cmp -s "$node/package-lock.json" "$node/node_modules/.fenceproxy-lock"; then
-		echo "setup: installing node-postgres and postgres.js with npm, for make clients" >&2
-		quiet npm ci --prefix "$node" --no-audit --no-fund
-		cp "$node/package-lock.json" "$node/node_modules/.fenceproxy-lock"
+	npm_packages "$here/testharness/clients/programs/node" "node-postgres and postgres.js with npm, for make clients"
+}
+
+# npm_packages FOLDER WHAT installs what the folder's lock file has.
+npm_packages() {
+	if ! cmp -s "$1/package-lock.json" "$1/node_modules/.fenceproxy-lock"; then
+		echo "setup: installing $2" >&2
+		quiet npm ci --prefix "$1" --no-audit --no-fund
+		cp "$1/package-lock.json" "$1/node_modules/.fenceproxy-lock"
 	fi
+}
+
+# need_browser takes Chromium from the system: Playwright would download its own.
+need_browser() {
+	if [ -n "${FENCEPROXY_CHROMIUM:-}" ]; then
+		[ -x "$FENCEPROXY_CHROMIUM" ] || die "FENCEPROXY_CHROMIUM is $FENCEPROXY_CHROMIUM, and there is no such program"
+	else
+		provide "Chromium, for make dashboard (FENCEPROXY_CHROMIUM names another one)" 'has chromium || has chromium-browser || has google-chrome' chromium
+	fi
+	provide "Node.js 20 or newer and npm, for make dashboard" 'npm --version && node -e "process.exit(parseInt(process.versions.node) < 20)"' npm nodejs
+	npm_packages "$here/testharness/browser/page" "Playwright and axe-core with npm, for make dashboard"
 }
 
 # apt_client PACKAGE CHECK PACKAGE... provides what the check looks for.
@@ -237,10 +253,10 @@ need_lint() {
 	provide "shellcheck, for make lint" 'has shellcheck' shellcheck
 }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|python|shells|lint|clients|peers|deploy|release ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|python|shells|lint|browser|clients|peers|deploy|release ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | etcdctl | python | shells | lint | clients | peers | deploy | release) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres, etcdctl, python, shells, lint, clients, peers, deploy or release" ;;
+	go | cc | postgres | etcdctl | python | shells | lint | browser | clients | peers | deploy | release) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl, python, shells, lint, browser, clients, peers, deploy or release" ;;
 	esac
 done

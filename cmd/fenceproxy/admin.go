@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fenceproxy/fenceproxy/proxy/dashboard"
 )
 
 // probe is one thing that must answer for the proxy to be ready.
@@ -24,39 +28,56 @@ type probe struct {
 // that Kubernetes gives a probe.
 const readyTimeout = 900 * time.Millisecond
 
-// admin answers on the admin port: /metrics, /healthz (the process lives),
-// /readyz (everything that a new claim needs can be reached, and the proxy is
-// not being drained).
+// maxAdminHeader bounds what is read of a request that nobody has vouched for.
+const maxAdminHeader = 16 << 10
+
+// admin answers on the admin port: the dashboard, /metrics, and for everybody
+// /healthz (the process lives) and /readyz (everything that a new claim needs can be
+// reached, and the proxy is not being drained).
 type admin struct {
 	probes   []probe
+	page     *dashboard.Dashboard
 	draining atomic.Bool
 	server   *http.Server
 }
 
-func newAdmin(registry *prometheus.Registry, probes ...probe) *admin {
-	a := &admin{probes: probes}
+func newAdmin(registry *prometheus.Registry, page *dashboard.Dashboard, encrypted *tls.Config, probes ...probe) *admin {
+	a := &admin{probes: probes, page: page}
+	gate := page.Gate
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", a.ready)
+	mux.Handle("GET /metrics", gate.Protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET /healthz", gate.ProtectProbe(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })))
+	mux.Handle("GET /readyz", gate.ProtectProbe(http.HandlerFunc(a.ready)))
+	mux.Handle("/", page.Handler())
 	a.server = &http.Server{
 		Handler:           mux,
+		TLSConfig:         encrypted,
 		ReadHeaderTimeout: 5 * time.Second,
-		WriteTimeout:      30 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      30 * time.Second, // a stream of the dashboard sets its own
 		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    maxAdminHeader,
+		ErrorLog:          slog.NewLogLogger(gate.Logger.Handler(), slog.LevelDebug), // what strangers cause
 	}
 	return a
 }
 
 // serve returns nil after close.
 func (a *admin) serve(ln net.Listener) error {
-	if err := a.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+	serve := a.server.Serve
+	if a.server.TLSConfig != nil {
+		serve = func(ln net.Listener) error { return a.server.ServeTLS(ln, "", "") }
+	}
+	if err := serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve admin port: %w", err)
 	}
 	return nil
 }
 
-func (a *admin) close() { _ = a.server.Close() }
+func (a *admin) close() {
+	a.page.Close()
+	_ = a.server.Close()
+}
 
 func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
 	if a.draining.Load() {
@@ -67,8 +88,12 @@ func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	for _, p := range a.probes {
 		if err := p.check(ctx); err != nil {
-			// Some errors begin with the name themselves.
-			http.Error(w, p.name+": "+strings.TrimPrefix(err.Error(), p.name+" "), http.StatusServiceUnavailable)
+			why := p.name + " doesn't answer"
+			if a.page.Gate.Admits(r) { // it may name addresses
+				// Some errors begin with the name themselves.
+				why = p.name + ": " + strings.TrimPrefix(err.Error(), p.name+" ")
+			}
+			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 	}

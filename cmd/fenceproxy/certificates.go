@@ -35,7 +35,9 @@ func (f *clientTLSFlags) add(flags *pflag.FlagSet) {
 }
 
 // files are what is read of the disk.
-func (f *clientTLSFlags) files() [3]string { return [3]string{f.cert, f.key, f.ca} }
+func (f *clientTLSFlags) files() tlsFiles {
+	return tlsFiles{flags: "--client-tls", cert: f.cert, key: f.key, ca: f.ca}
+}
 
 // open returns how the proxy is to encrypt, after a first look at the files.
 func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
@@ -50,17 +52,24 @@ func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
 	case f.cert == "" || f.key == "":
 		return proxy.ClientTLS{}, usagef("--client-tls %s needs --client-tls-cert and --client-tls-key", f.mode.value)
 	}
-	c := &certificates{files: *f, logger: logger}
+	c := &certificates{files: f.files(), demand: tls.RequireAndVerifyClientCert, logger: logger}
 	if err := c.load(); err != nil {
 		return proxy.ClientTLS{}, err
 	}
 	return proxy.ClientTLS{Mode: mode, Config: c.current}, nil
 }
 
+// tlsFiles are PEM files that a port encrypts by.
+type tlsFiles struct {
+	flags         string // what the flags that name them begin with
+	cert, key, ca string
+}
+
 // certificates keeps what the files say, and reads them again when one of
 // them has changed. Files that can't be used leave what was there before.
 type certificates struct {
-	files  clientTLSFlags
+	files  tlsFiles
+	demand tls.ClientAuthType // of clients, where there are authorities for theirs
 	logger *slog.Logger
 
 	mu     sync.Mutex
@@ -93,17 +102,17 @@ func (c *certificates) loadLocked() error {
 	seen := c.changed()
 	pair, err := tls.LoadX509KeyPair(c.files.cert, c.files.key)
 	if err != nil {
-		return fmt.Errorf("--client-tls-cert, --client-tls-key: %w", err)
+		return fmt.Errorf("%[1]s-cert, %[1]s-key: %[2]w", c.files.flags, err)
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if c.files.ca != "" {
 		pem, err := os.ReadFile(c.files.ca)
 		if err != nil {
-			return fmt.Errorf("--client-tls-ca: %w", err)
+			return fmt.Errorf("%s-ca: %w", c.files.flags, err)
 		}
-		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), c.demand
 		if !config.ClientCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--client-tls-ca: %w", errNoCertificate)
+			return fmt.Errorf("%s-ca: %w", c.files.flags, errNoCertificate)
 		}
 	}
 	c.config, c.seen = config, seen

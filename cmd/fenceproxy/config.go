@@ -16,7 +16,7 @@ import (
 const envPrefix = "FENCEPROXY_"
 
 // secretFlags are those whose values never stand in a message.
-var secretFlags = []string{"upstream", "upstream-password", "etcd-password"}
+var secretFlags = []string{"upstream", "upstream-password", "etcd-password", "admin-token"}
 
 // consentFlags are given to one command line, and are no settings.
 var consentFlags = []string{"yes", "force", "ready", checkConfigFlag}

@@ -30,7 +30,7 @@ func TestDeploy_SettingsFile(t *testing.T) {
 		}
 		flags.AddFlagSet(cmd.LocalNonPersistentFlags())
 	}
-	exclusive := []string{"embed-etcd", "upstream-password", "etcd-password"} // with what stands there besides
+	exclusive := []string{"embed-etcd", "upstream-password", "etcd-password", "admin-token"} // with what stands there besides
 	seen := map[string]bool{}
 	var uncommented strings.Builder
 	for paragraph := range strings.SplitSeq(string(text), "\n\n") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -12,9 +13,11 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/proxy"
 	harness "github.com/fenceproxy/fenceproxy/testharness/command"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -24,6 +27,7 @@ import (
 // it ends.
 type devCommand struct {
 	listen       loopback
+	adminListen  loopback
 	etcdListen   loopback
 	postgresPort port
 }
@@ -32,7 +36,7 @@ type devCommand struct {
 const devDatabase = "app"
 
 func newDev() *cobra.Command {
-	c := &devCommand{listen: loopback{"127.0.0.1:0"}, etcdListen: loopback{"127.0.0.1:0"}}
+	c := &devCommand{listen: loopback{"127.0.0.1:0"}, adminListen: loopback{"127.0.0.1:0"}, etcdListen: loopback{"127.0.0.1:0"}}
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a throw-away PostgreSQL, etcd and proxy to try things with",
@@ -47,6 +51,7 @@ next. Ctrl-C, or a terminal that closes, ends and removes all of it.`,
 	}
 	flags := cmd.Flags()
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect (loopback only); port 0 takes a free one")
+	flags.Var(&c.adminListen, "admin-listen", "where the dashboard is (loopback only); port 0 takes a free one")
 	flags.Var(&c.etcdListen, "etcd-listen", "where etcd listens (loopback only); port 0 takes a free one")
 	flags.Var(&c.postgresPort, "postgres-port", "port of the PostgreSQL behind the proxy; 0 takes a free one")
 	return cmd
@@ -73,7 +78,7 @@ func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 	if err := furnish(ctx, s); err != nil {
 		return err
 	}
-	p, err := s.StartProxy(devDatabase, c.listen.String(), nil)
+	p, err := s.OpenProxy(devDatabase, c.listen.String(), nil)
 	var taken *net.OpError
 	switch {
 	case errors.As(err, &taken) && taken.Op == "listen":
@@ -81,7 +86,13 @@ func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 	case err != nil:
 		return err
 	}
-	if _, err := io.WriteString(stdout, c.guide(s, p)); err != nil {
+	adminPort, err := listen("--admin-listen", c.adminListen.address)
+	if err != nil {
+		return err
+	}
+	defer c.show(s, p, adminPort)()
+	p.Serve()
+	if _, err := io.WriteString(stdout, c.guide(s, p, adminPort)); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -106,15 +117,37 @@ func furnish(ctx context.Context, s *stack.Stack) error {
 	return err
 }
 
+// show answers on the admin port until the function that it returns is called, as
+// serve does.
+func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener) (stop func()) {
+	registry := prometheus.NewRegistry()
+	logger := slog.New(slog.DiscardHandler)
+	p.Claimer.Observer = newClaimObserver(logger, registry, p.Server.Journal)
+	p.Server.Metrics = proxy.NewMetrics(registry)
+	registry.MustRegister(p.Server)
+	authority := leases.NewAuthority(s.Client)
+	open := newAdminFlags()
+	admin := newAdmin(registry, open.newPage(p.Server, p.Store, authority, logger), nil, probe{"etcd", authority.Ping})
+	admin.count(registry)
+	served := make(chan error, 1)
+	go func() { served <- admin.serve(ln) }()
+	return func() {
+		admin.close()
+		<-served
+	}
+}
+
 // guide is what to paste into another terminal.
-func (c *devCommand) guide(s *stack.Stack, p *stack.Proxy) string {
+func (c *devCommand) guide(s *stack.Stack, p *stack.Proxy, admin net.Listener) string {
 	return strings.NewReplacer(
 		"{fenceproxy}", shellQuote(ownCommand(os.Args[0])),
 		"{etcd}", s.Etcd.Endpoint(),
 		"{psql}", "psql "+shellQuote(s.ProxyDSN(p.Addr(), stack.RoleApp, devDatabase)),
 		"{proxy}", p.Addr(),
+		"{admin}", admin.Addr().String(),
 		"{postgres}", s.Postgres.Addr(),
 	).Replace(`proxy       {proxy}
+dashboard   http://{admin}/
 PostgreSQL  {postgres} (behind it)
 etcd        {etcd}
 

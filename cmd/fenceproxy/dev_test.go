@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,10 @@ func TestDev_Guide(t *testing.T) {
 			commands = append(commands, strings.TrimSpace(line))
 		}
 	}
+	page := regexp.MustCompile(`(?m)^dashboard +(http://127\.0\.0\.1:\d+)/$`).FindStringSubmatch(p.stdout.String())
+	if page == nil {
+		t.Fatalf("got no address of the dashboard: %s", p.stdout.String())
+	}
 	wants := []string{"new", "UPDATE 1", "LF001: stale_token: order:8472 token 1"}
 	if len(commands) != len(wants) {
 		t.Fatalf("got %d commands, want %d: %s", len(commands), len(wants), p.stdout.String())
@@ -43,6 +48,10 @@ func TestDev_Guide(t *testing.T) {
 			t.Errorf("%s\ngot %s, want %q in it", command, out, wants[i])
 		}
 	}
+	poll.Until(t, "the dashboard has counted the refusal", func() bool {
+		_, body := fetch(t, http.DefaultClient, page[1]+"/api/state", "")
+		return strings.Contains(body, `"claims":1,"refused":`) && !strings.Contains(body, `"refused":0`)
+	})
 	p.signal(syscall.SIGINT)
 	if code := p.wait(); code != 0 || !strings.Contains(p.stdout.String(), "Removed.") {
 		t.Errorf("got exit %d, %s, %s", code, p.stdout.String(), p.stderr.String())

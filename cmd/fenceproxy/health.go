@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 // where there is none: containers with nothing but this program in them.
 type healthCommand struct {
 	adminListen address
+	cert        string // of the admin port
 	ready       bool
 	config      string
 }
@@ -33,30 +35,35 @@ that it has.`,
 				return err
 			}
 			// Where the proxy listens on all addresses, Go connects to this machine.
-			return c.ask(cmd.Context(), &proxyStatus{Admin: string(c.adminListen)})
+			asked, err := newAdminClient(string(c.adminListen), c.cert, &passwordFlags{})
+			if err != nil {
+				return err
+			}
+			return c.ask(cmd.Context(), asked)
 		},
 	}
 	flags := cmd.Flags()
 	addConfig(flags, &c.config)
 	flags.Var(&c.adminListen, "admin-listen", "where the proxy's admin port is")
+	addAdminCert(flags, &c.cert)
 	flags.BoolVar(&c.ready, "ready", false, "ask whether it is ready")
 	return cmd
 }
 
 // ask puts the question, and gives up after startTimeout.
-func (c *healthCommand) ask(ctx context.Context, p *proxyStatus) error {
+func (c *healthCommand) ask(ctx context.Context, p *adminClient) error {
 	path := "/healthz"
 	if c.ready {
 		path = "/readyz"
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	ok, why, err := p.get(ctx, path)
+	status, why, err := p.get(ctx, path)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		return fmt.Errorf("%s%s: %s", p.Admin, path, strings.TrimSpace(string(why)))
+	if status != http.StatusOK {
+		return fmt.Errorf("%s%s: %s", p.at, path, strings.TrimSpace(string(why)))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ type listeners struct {
 
 // open opens the ports that a service manager hasn't opened before: all or
 // none. loopbackOnly is for clients' ports.
-func (l *listeners) open(clients, admin address, loopbackOnly bool) error {
+func (l *listeners) open(clients address, admin *adminFlags, loopbackOnly bool) error {
 	err := l.inherit()
 	if err == nil && len(l.clients) == 0 {
 		var ln net.Listener
@@ -28,7 +28,10 @@ func (l *listeners) open(clients, admin address, loopbackOnly bool) error {
 		err = l.refuseExposed()
 	}
 	if err == nil && l.admin == nil {
-		l.admin, err = listen("--admin-listen", admin)
+		l.admin, err = listen("--admin-listen", admin.listen)
+	}
+	if err == nil {
+		err = admin.checkPort(l.admin)
 	}
 	if err != nil {
 		l.close()

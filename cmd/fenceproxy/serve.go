@@ -36,14 +36,15 @@ type serveCommand struct {
 	policy   policyFlags
 	console  consoleFlags
 	lending  lendingFlags
+	admin    adminFlags
 	authFile string
 	config   string
 	verify   bool                     // the settings, and nothing else
 	origin   func(flag string) string // what set a flag
 
-	listen, adminListen address
-	insecureListen      toggle
-	etcdListen          loopback
+	listen         address
+	insecureListen toggle
+	etcdListen     loopback
 
 	embedDir      string
 	evictAfter    span
@@ -64,8 +65,8 @@ func newServeCommand() *serveCommand {
 		policy:        newPolicyFlags(),
 		console:       newConsoleFlags(),
 		lending:       newLendingFlags(),
+		admin:         newAdminFlags(),
 		listen:        defaultListen,
-		adminListen:   defaultAdminListen,
 		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
 		evictAfter:    span(fencing.DefaultEvictAfter),
 		claimTimeout:  span(fencing.DefaultClaimTimeout),
@@ -122,10 +123,10 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.policy.add(flags)
 	c.console.add(flags)
 	c.lending.add(flags)
+	c.admin.add(flags)
 	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
 	flags.VarPF(&c.insecureListen, "insecure-listen", "", "also where other machines reach it, although clients needn't encrypt").NoOptDefVal = "true"
-	flags.Var(&c.adminListen, "admin-listen", "where /metrics, /healthz and /readyz are")
 	flags.StringVar(&c.embedDir, "embed-etcd", "", "run a single-node etcd in this process, with its data in `DIR`, instead of --etcd")
 	flags.Var(&c.etcdListen, "etcd-listen", "where the embedded etcd listens (loopback only)")
 	flags.Var(&c.evictAfter, "evict-after", "how long a claim waits for stale transactions before it ends them")
@@ -158,6 +159,7 @@ func (c *serveCommand) check() error {
 		found.add(exposed(c.origin("listen"), c.listen.String()))
 	}
 	found.add(c.etcd.check())
+	found.add(c.admin.check(c.origin))
 	return found.err()
 }
 
@@ -175,7 +177,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 		return err
 	}
 	var ports listeners
-	if err := ports.open(c.listen, c.adminListen, c.loopbackOnly()); err != nil {
+	if err := ports.open(c.listen, &c.admin, c.loopbackOnly()); err != nil {
 		return err
 	}
 	defer ports.close()
@@ -227,8 +229,11 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	keeper.retention = time.Duration(c.markRetention)
 	defer runUntil(keeper.run)()
 	r.logger, r.level, r.upstream, r.tls, r.boss = logger, level, upstream, clientTLS, boss
-	return c.serve(ctx, r, hangups, ports, newAdmin(registry,
-		probe{"upstream", upstream.ping}, probe{"etcd", authority.Ping}))
+	admin, err := c.newAdmin(registry, upstream, authority, logger)
+	if err != nil {
+		return err
+	}
+	return c.serve(ctx, r, hangups, ports, admin)
 }
 
 // lender takes locks for the sessions that may.

@@ -24,6 +24,8 @@ type statusCommand struct {
 	upstream upstreamFlags
 	etcd     etcdFlags
 	admin    string
+	cert     string // of the admin port
+	token    passwordFlags
 	limit    uint16
 	key      string
 	config   string
@@ -51,7 +53,9 @@ exit status is 1 if one of those that were named doesn't answer; the rest is sho
 	c.upstream.add(flags)
 	c.etcd.add(flags)
 	addConfig(flags, &c.config)
-	flags.StringVar(&c.admin, "admin", "", "`host:port` of a running proxy's admin port")
+	flags.StringVar(&c.admin, "admin", "", "`host:port` of a running proxy's admin port, or its URL")
+	addAdminToken(flags, &c.token)
+	addAdminCert(flags, &c.cert)
 	flags.StringVar(&c.key, "key", "", "show the lock of this `key` only")
 	flags.Uint16Var(&c.limit, "limit", c.limit, "how many of the newest marks, and of the held locks, to show")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object instead of text")
@@ -72,7 +76,11 @@ func (c *statusCommand) run(ctx context.Context, out io.Writer) error {
 	}
 	s.Locks = joined(marks, held)
 	if c.admin != "" {
-		s.Proxy = askAdmin(ctx, c.admin)
+		asked, err := newAdminClient(c.admin, c.cert, &c.token)
+		if err != nil {
+			return err
+		}
+		s.Proxy = asked.status(ctx)
 	}
 	print := s.print
 	if c.json {

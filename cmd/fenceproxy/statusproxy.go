@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,9 +11,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
-
-// mostMetrics bounds what is read from an admin port.
-const mostMetrics = 4 << 20
 
 // proxyStatus is what a running proxy's admin port says.
 type proxyStatus struct {
@@ -29,12 +25,12 @@ type proxyStatus struct {
 	Refused  map[string]int `json:"refusals,omitempty"` // by SQLSTATE
 }
 
-// askAdmin asks the admin port of a running proxy.
-func askAdmin(ctx context.Context, admin string) *proxyStatus {
-	p := &proxyStatus{Admin: admin, Refused: map[string]int{}}
+// status asks for all of it.
+func (c *adminClient) status(ctx context.Context) *proxyStatus {
+	p := &proxyStatus{Admin: c.at, Refused: map[string]int{}}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	metrics, err := p.families(ctx)
+	metrics, err := c.families(ctx)
 	if err != nil {
 		p.Error = err.Error()
 		return p
@@ -48,42 +44,28 @@ func askAdmin(ctx context.Context, admin string) *proxyStatus {
 			p.Refused[label.GetValue()] = int(m.GetCounter().GetValue())
 		}
 	}
-	if ok, why, err := p.get(ctx, "/readyz"); err != nil {
+	if status, why, err := c.get(ctx, "/readyz"); err != nil {
 		p.Error = err.Error()
-	} else if p.Ready = ok; !ok {
+	} else if p.Ready = status == http.StatusOK; !p.Ready {
 		p.Unready = strings.TrimSpace(string(why))
 	}
 	return p
 }
 
-func (p *proxyStatus) families(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	ok, body, err := p.get(ctx, "/metrics")
-	if err != nil {
+func (c *adminClient) families(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	status, body, err := c.get(ctx, "/metrics")
+	switch {
+	case err != nil:
 		return nil, err
+	case status == http.StatusUnauthorized:
+		return nil, fmt.Errorf("the admin port at %s asks for its token: --admin-token-file FILE or %s", c.at, variable("admin-token"))
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(string(body)))
-	if err != nil || !ok || families["fenceproxy_sessions"] == nil {
-		return nil, fmt.Errorf("%s answers, but not as a fenceproxy's admin port", p.Admin)
+	if err != nil || status != http.StatusOK || families["fenceproxy_sessions"] == nil {
+		return nil, fmt.Errorf("%s answers, but not as a fenceproxy's admin port", c.at)
 	}
 	return families, nil
-}
-
-func (p *proxyStatus) get(ctx context.Context, path string) (ok bool, body []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Admin+path, nil)
-	if err != nil {
-		return false, nil, fmt.Errorf("ask the admin port: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false, nil, fmt.Errorf("ask the admin port at %s: %w", p.Admin, rootCause(err))
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, mostMetrics))
-	if err != nil {
-		return false, nil, fmt.Errorf("ask the admin port at %s: %w", p.Admin, err)
-	}
-	return resp.StatusCode == http.StatusOK, body, nil
 }
 
 // total adds up a metric's values, whatever their labels.

@@ -42,6 +42,31 @@ func TestJournal_After(t *testing.T) {
 	}
 }
 
+// Sessions that come and go push out each other, not what is claimed and refused; the
+// order is kept, and what is missed is counted.
+func TestJournal_Sessions(t *testing.T) {
+	j := live.NewJournal()
+	j.Add(live.Event{Kind: live.SessionStarted})
+	j.Add(live.Event{Kind: live.Claimed, Key: "a"})
+	for range live.DefaultSessions {
+		j.Add(live.Event{Kind: live.SessionStarted})
+		j.Add(live.Event{Kind: live.SessionEnded})
+	}
+	j.Add(live.Event{Kind: live.SessionEvicted, Key: "a"})
+	events, missed := j.After(0)
+	if len(events) != live.DefaultSessions+2 || missed != live.DefaultSessions+1 {
+		t.Fatalf("got %d, and %d missed, want %d and %d", len(events), missed, live.DefaultSessions+2, live.DefaultSessions+1)
+	}
+	if events[0].Key != "a" || events[0].Kind != live.Claimed || events[len(events)-1].Kind != live.SessionEvicted {
+		t.Errorf("got %v first and %v last, want the claim and the eviction", events[0], events[len(events)-1])
+	}
+	for i := 1; i < len(events); i++ {
+		if events[i].Number <= events[i-1].Number {
+			t.Fatalf("got %d behind %d", events[i].Number, events[i-1].Number)
+		}
+	}
+}
+
 // Refusals are kept whatever else happens, the newest first, and no text of theirs
 // grows without bound.
 func TestJournal_Refusals(t *testing.T) {

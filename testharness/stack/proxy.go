@@ -15,8 +15,8 @@ import (
 type Proxy struct {
 	Server  *proxy.Server
 	Claimer *fencing.Claimer
+	Store   *fencing.Store // nil: it is closed
 
-	store  *fencing.Store
 	ln     net.Listener
 	served chan error
 }
@@ -24,6 +24,17 @@ type Proxy struct {
 // StartProxy starts a proxy whose claims run in the databases of the stack;
 // database is the one that its DSN names. addr "" takes a free port.
 func (s *Stack) StartProxy(database, addr string, logger *slog.Logger) (*Proxy, error) {
+	p, err := s.OpenProxy(database, addr, logger)
+	if err != nil {
+		return nil, err
+	}
+	p.Serve()
+	return p, nil
+}
+
+// OpenProxy is StartProxy for a proxy that is furnished before its first session:
+// clients wait until it is told to Serve.
+func (s *Stack) OpenProxy(database, addr string, logger *slog.Logger) (*Proxy, error) {
 	store, err := fencing.NewStore(s.DSN(RoleFence, database))
 	if err != nil {
 		return nil, fmt.Errorf("open upstream: %w", err)
@@ -43,10 +54,15 @@ func (s *Stack) StartProxy(database, addr string, logger *slog.Logger) (*Proxy, 
 	}
 	claimer.Evictor = server
 	server.Lender, server.Lending.Allow = leases.NewLender(s.Client), true
-	p := &Proxy{Server: server, Claimer: claimer, store: store, ln: ln, served: make(chan error, 1)}
-	go p.serve()
+	p := &Proxy{Server: server, Claimer: claimer, Store: store, ln: ln}
 	s.proxies = append(s.proxies, p)
 	return p, nil
+}
+
+// Serve begins to take sessions.
+func (p *Proxy) Serve() {
+	p.served = make(chan error, 1)
+	go p.serve()
 }
 
 // serve ends when the server is closed.
@@ -57,12 +73,17 @@ func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
 // Close cuts all sessions off and ends the proxy. It may be called twice.
 func (p *Proxy) Close() error {
-	if p.store == nil {
+	if p.Store == nil {
 		return nil
 	}
-	err := errors.Join(p.Server.Close(), <-p.served)
+	err := p.Server.Close()
+	if p.served == nil {
+		p.ln.Close()
+	} else {
+		err = errors.Join(err, <-p.served)
+	}
 	p.Claimer.Close()
-	p.store.Close()
-	p.store = nil
+	p.Store.Close()
+	p.Store = nil
 	return err
 }

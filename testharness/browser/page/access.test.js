@@ -1,0 +1,54 @@
+// Whoever looks must show the token, where the proxy has one.
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { ask, comes, launch, open, picture } from "./world.js";
+
+const token = "a-token-of-this-test-0123456789";
+let browser, admin, dir, file;
+before(async () => {
+  browser = await launch();
+  dir = await mkdtemp(path.join(tmpdir(), "fenceproxy-page-"));
+  file = path.join(dir, "token");
+  await writeFile(file, `${token}\n`);
+  admin = `http://${await ask("serve", { flags: ["--admin-token-file", file] })}`;
+});
+after(async () => {
+  await browser?.close();
+  await rm(dir, { recursive: true });
+});
+
+test("sign in, sign out", async () => {
+  const page = await open(browser, admin);
+  assert.equal(page.url(), `${admin}/sign-in`);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "token");
+  await picture(page, "sign-in");
+  await page.getByLabel("Admin token").fill("not the token of it");
+  await page.keyboard.press("Enter");
+  await comes(page, "[role=alert]", "That isn't the token of this proxy.");
+  await picture(page, "sign-in-wrong");
+  page.complaints.length = 0; // of the status
+  await page.getByLabel("Admin token").fill(token);
+  await page.keyboard.press("Enter");
+  await comes(page, "#link", "Live");
+  const [cookie] = await page.context().cookies();
+  assert.equal(cookie.httpOnly, true);
+  assert.equal(cookie.sameSite, "Strict");
+  assert.ok(!cookie.value.includes(token) && !(await page.content()).includes(token));
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.waitForURL(`${admin}/sign-in`);
+  await page.goto(admin);
+  assert.equal(page.url(), `${admin}/sign-in`);
+  assert.deepEqual(page.complaints, []);
+});
+
+test("another token ends it", async () => {
+  const page = await open(browser, admin);
+  await page.getByLabel("Admin token").fill(token);
+  await page.keyboard.press("Enter");
+  await comes(page, "#link", "Live");
+  await writeFile(file, `${token}-that-is-new\n`);
+  await page.waitForURL(`${admin}/sign-in`, { timeout: 15000 });
+});
