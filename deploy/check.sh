@@ -22,6 +22,13 @@ systemd-analyze security --no-pager --offline=yes --threshold=15 "$work/fencepro
 echo "Docker"
 (cd deploy/check && $GO build -o "$work/check" .)
 "$work/check" dockerfile deploy/Dockerfile
+# What the program is made of is not left out.
+for left in $(grep '^[a-z]*$' deploy/Dockerfile.dockerignore); do
+	if $GO list -deps ./cmd/fenceproxy | grep "^$($GO list -m)/$left/"; then
+		echo "deploy/Dockerfile.dockerignore leaves out $left, which the program is made of" >&2
+		exit 1
+	fi
+done
 sed 's/=$/=x/' deploy/compose/example.env >"$work/env"
 "$work/check" compose deploy/compose.yaml "$work/env"
 
@@ -47,5 +54,8 @@ for objects in all least sidecar; do
 done
 
 echo "Prometheus"
-promtool check config --lint=all --lint-fatal deploy/prometheus/prometheus.yml
+# With a token where there is one.
+cp -r deploy/prometheus "$work/prometheus"
+sed -i "s|/run/secrets/admin-token|$work/env|" "$work/prometheus/prometheus.yml"
+promtool check config --lint=all --lint-fatal "$work/prometheus/prometheus.yml"
 promtool test rules deploy/prometheus/tests/*.yml

@@ -21,6 +21,11 @@ env:
       secretKeyRef:
         name: {{ .Values.upstream.secretName | quote }}
         key: {{ .Values.upstream.secretKey | quote }}
+  - name: FENCEPROXY_ADMIN_TOKEN
+    valueFrom:
+      secretKeyRef:
+        name: {{ include "fenceproxy.adminSecret" . | quote }}
+        key: {{ .Values.adminToken.secretKey | quote }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

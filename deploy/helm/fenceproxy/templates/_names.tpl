@@ -33,6 +33,10 @@ app.kubernetes.io/component: init
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{- define "fenceproxy.adminSecret" -}}
+{{- .Values.adminToken.secretName | default (printf "%s-admin" (include "fenceproxy.name" .)) -}}
+{{- end -}}
+
 {{- define "fenceproxy.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
