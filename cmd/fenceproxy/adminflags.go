@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 
@@ -57,17 +56,17 @@ func (f *adminFlags) check(origin func(string) string) error {
 		found.add(err)
 	}
 	if !f.guarded() && f.listen.exposed() {
-		found.add(usagef("%s: %v", origin("admin-listen"), errUnguarded(f.listen.String())))
+		found.add(unguarded(origin("admin-listen"), f.listen.String()))
 	}
 	_, err := f.open(slog.New(slog.DiscardHandler))
 	found.add(err)
 	return found.err()
 }
 
-// errUnguarded says what to do about an admin port that others reach.
-func errUnguarded(at string) error {
-	return fmt.Errorf("other machines reach %s, and it shows keys and names of sessions: give it a token (--admin-token-file FILE, "+
-		"or FENCEPROXY_ADMIN_TOKEN), or ask for certificates of clients (--admin-tls-cert, --admin-tls-key, --admin-tls-ca); or listen on 127.0.0.1", at)
+// unguarded words why the admin port isn't opened at an address.
+func unguarded(what, at string) error {
+	return usagef("%s: other machines reach %s, and it shows keys and names of sessions: give it a token (--admin-token-file FILE, "+
+		"or FENCEPROXY_ADMIN_TOKEN), or ask for certificates of clients (--admin-tls-cert, --admin-tls-key, --admin-tls-ca); or listen on 127.0.0.1", what, at)
 }
 
 // checkPort is check for what is listened on: what a name of --admin-listen stands
@@ -76,7 +75,7 @@ func (f *adminFlags) checkPort(ln net.Listener) error {
 	if isLoopback(ln.Addr().String()) || f.guarded() {
 		return nil
 	}
-	return fmt.Errorf("admin port: %w", errUnguarded(ln.Addr().String()))
+	return unguarded("the admin port", ln.Addr().String())
 }
 
 // readToken returns the token as it is now: a file of it is read each time.

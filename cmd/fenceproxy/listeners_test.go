@@ -81,7 +81,9 @@ func TestListeners_LoopbackOnly(t *testing.T) {
 			}
 			inner, outer := &passedSocket{at: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}, &passedSocket{at: addr}
 			ports := listeners{clients: []net.Listener{inner, outer}}
-			err = ports.open(defaultListen, "127.0.0.1:0", c.only)
+			admin := newAdminFlags()
+			admin.listen = "127.0.0.1:0"
+			err = ports.open(defaultListen, &admin, c.only)
 			defer ports.close()
 			var usage *usageError
 			if got := errors.As(err, &usage) && strings.Contains(err.Error(), c.at) && inner.closed && outer.closed; got != c.refused || !c.refused && err != nil {
