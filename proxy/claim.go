@@ -95,12 +95,8 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 		return movedAway(s.host.Name, other)
 	}
 	for _, p := range tag {
-		err := s.claims().Claim(ctx, s.database, p)
-		if errors.Is(context.Cause(ctx), errCanceled) {
-			return errCanceled
-		}
-		if err != nil {
-			return asRefusal(err)
+		if refused := s.claim(ctx, p); refused != nil {
+			return refused
 		}
 	}
 	if !s.installed {
@@ -108,6 +104,20 @@ func (s *session) claimAs(tag fencing.Tag, malformed error) *fencing.Error {
 		s.own.generation++ // its statements are others now
 	}
 	return nil
+}
+
+// claim claims one pair.
+func (s *session) claim(ctx context.Context, p fencing.Pair) (refused *fencing.Error) {
+	begin := time.Now()
+	err := s.claims().Claim(ctx, s.database, p)
+	switch {
+	case errors.Is(context.Cause(ctx), errCanceled):
+		refused = errCanceled
+	case err != nil:
+		refused = asRefusal(err)
+	}
+	s.traceClaim(begin, p, refused)
+	return refused
 }
 
 // leaveLocked remembers the tag that another one is to take the place of: the open

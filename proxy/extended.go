@@ -93,6 +93,7 @@ func (s *session) guardExecute() error {
 		}
 		return s.relay(queue.Execute)
 	}
+	s.parent = st.parent
 	enclose := s.mustEnclose(st) // before a claim changes the answer
 	refused := s.unfenceableExecute(st)
 	if refused == nil {

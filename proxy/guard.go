@@ -113,6 +113,7 @@ func (s *session) refuseMessage(t byte, e *fencing.Error) error {
 			return err
 		}
 	}
+	s.traceChecks(0)
 	if t == wire.Query {
 		s.endSegment()
 		return s.sendQuery(append([]byte(raiseSQL(e, "")), 0), queue.Entry{
@@ -204,8 +205,11 @@ func (s *session) readback() error {
 	return nil
 }
 
-// count adds the checks of a plan to the metrics.
+// count adds the checks of a plan to the metrics, and to what is traced.
 func (s *session) count(purposes []queue.Purpose) {
+	if n := checksIn(purposes); n > 0 {
+		s.traceChecks(n)
+	}
 	for _, p := range purposes {
 		switch p {
 		case queue.Early, queue.Probe:

@@ -70,6 +70,7 @@ func (s *session) tellStart() {
 func (s *session) tellEnd(err error) {
 	s.measuredEnd()
 	reason, code := s.endedBy(err)
+	s.traceEnd(code)
 	took := time.Since(s.began)
 	s.named().Info(LogSessionEnded, "remote", s.client.RemoteAddr().String(), "reason", reason, "code", code,
 		"duration", took.Round(time.Millisecond), "statements", s.asked, "refused", s.refusals,
@@ -118,6 +119,7 @@ func (s *session) endedBy(err error) (reason, code string) {
 // claims and evictions of the log can be found by.
 func (s *session) tellRefusal(r wire.Report, where string) {
 	s.refusals++
+	s.traceRefusal(r.Code)
 	s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
 	logger, tag := s.named(), s.shownTag()
 	if len(tag) == 1 {

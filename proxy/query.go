@@ -30,6 +30,7 @@ func (s *session) guardQuery(body []byte) error {
 		return s.refuseText(text, sqlrewrite.ErrUncertain)
 	}
 	options := s.options()
+	s.parent = s.tracedBy(text)
 	stmts, err := sqlrewrite.Split(s.stmts[:0], text, options)
 	s.stmts = stmts[:0]
 	if err != nil {

@@ -239,6 +239,7 @@ func (s *session) readyReply() error {
 	}
 	s.failed = s.failed || out.Failed
 	stray := s.strayLocked()
+	s.traceReadyLocked(status)
 	hold := out.Verdict == queue.Withhold && status == wire.StatusFailed
 	s.withheld = hold
 	caught := s.victim != nil && !s.queue.MayCommit()

@@ -302,6 +302,7 @@ func (s *session) parse(n int) error {
 	e := queue.Entry{Kind: queue.Parse}
 	if ok && ok2 {
 		st := s.judge(text)
+		st.parent = s.tracedBy(text)
 		if len(st.settings) > 0 {
 			if st.types = wire.ReadTypes(rest); len(st.types) > maxTypes {
 				st.types, st.settings = nil, forgotten().settings

@@ -53,6 +53,7 @@ type Server struct {
 	Metrics     *Metrics
 	Journal     *live.Journal
 	Console     *console.Console // nil: there is none
+	Tracer      Tracer           // nil: nothing is recorded
 	DialTimeout time.Duration
 	// CancelTimeout bounds how long a cancel request on its way keeps its session
 	// from its next request. What PostgreSQL reads later may hit that one, as it

@@ -51,6 +51,7 @@ type session struct {
 	lastCode    string       // of PostgreSQL's FATAL; goes with toClient
 
 	// The request pump's own.
+	parent      string // traceparent of the statement at hand, "" if there is none or no Tracer
 	asked       uint64 // statements: Query, Execute and function call messages
 	tagged      bool   // may have been tagged, so it is looked at; never unset
 	presented   bool   // a tag was presented, whatever became of it; never unset
@@ -79,6 +80,7 @@ type session struct {
 	progress chan struct{} // holds one token when replies have come in
 
 	mu          sync.Mutex
+	tracing     []openSpan
 	queue       queue.Queue
 	status      byte           // of the last ReadyForQuery
 	checked     bool           // a check covers the transaction that was open then

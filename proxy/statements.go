@@ -36,6 +36,8 @@ type statement struct {
 	// types those that its Parse gave to its parameters.
 	settings []sqlrewrite.Setting
 	types    []uint32
+	// parent is the traceparent of its text.
+	parent string
 }
 
 // mayWrite reports whether the statement may do more than change settings.

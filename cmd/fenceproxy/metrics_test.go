@@ -54,6 +54,7 @@ func everyMetric(t *testing.T) []string {
 	observer := newClaimObserver(logger, &taker, live.NewJournal())
 	newTimedAuthority(&taker)
 	newKeeper(nil, nil, observer.alarm, logger, &taker)
+	newSpanCounter(&taker)
 	taker.MustRegister(server, leases.NewMetrics(), lockWatchSilence(func() (time.Duration, bool) { return 0, false }))
 	slices.Sort(taker.names)
 	return taker.names

@@ -53,6 +53,7 @@ type serveCommand struct {
 	drainTimeout  span
 	markRetention wait
 	cancelPeers   peers
+	otlpEndpoint  collectorURL
 	logLevel      choice
 	logFormat     choice
 }
@@ -135,6 +136,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	flags.Var(&c.drainTimeout, "drain-timeout", "how long sessions may take to end when the proxy is stopped")
 	flags.Var(&c.markRetention, "mark-retention", "how long the mark of a lock that is gone is kept; 0 is for ever")
 	flags.Var(&c.cancelPeers, "cancel-peers", "other proxies behind the same address, asked about cancel requests for sessions that this one doesn't have; a name may stand for several")
+	flags.Var(&c.otlpEndpoint, "otlp-endpoint", "a collector of OpenTelemetry's that takes traces of claims and fenced transactions (OTLP over HTTP)")
 	flags.Var(&c.logLevel, "log-level", "the least that is logged")
 	flags.Var(&c.logFormat, "log-format", "how it is logged")
 }
@@ -202,6 +204,14 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	upstream.warnShadowed(ctx, c.console.database.String(), logger)
 	if err := c.openEtcd(ctx, &etcd, logger); err != nil {
 		return err
+	}
+	if c.otlpEndpoint != "" {
+		traces, err := openTraces(ctx, c.otlpEndpoint, logger, registry)
+		if err != nil {
+			return err
+		}
+		defer traces.close()
+		server.Tracer = traces
 	}
 	authority := leases.NewAuthority(etcd.client)
 	authority.Prefix = c.etcd.prefix
