@@ -86,17 +86,17 @@ func Recipes(all []Client, source func(name string) (string, error)) (string, er
 }
 
 // cut returns the lines of a program between the comments "recipe" and "end",
-// indented no more than the first.
+// indented no more than the first. Ruby has an end that is no comment.
 func cut(text string) (string, error) {
 	var lines []string
 	inside := false
 	for line := range strings.Lines(text) {
-		switch strings.Trim(line, " \t/#\n") {
+		switch words := strings.TrimSpace(line); strings.Trim(words, " /#") {
 		case "recipe":
 			inside = true
 			continue
 		case "end":
-			if inside {
+			if inside && words != "end" {
 				return strings.TrimSpace(strings.Join(lines, "\n")), nil
 			}
 		}
