@@ -27,14 +27,6 @@ var (
 	ErrUnavailable = errors.New("etcd is unavailable")
 )
 
-// Of Embedded.
-var (
-	// ErrDirLocked: another etcd runs on the data folder.
-	ErrDirLocked = errors.New("data folder is in use by another etcd")
-	// ErrAddrInUse: something else listens on the address.
-	ErrAddrInUse = errors.New("address is taken")
-)
-
 // errIncomplete: etcd's answer has fewer parts than the question. It isn't shown:
 // each part is asked again by itself.
 var errIncomplete = errors.New("etcd left questions unanswered")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 )
 
 // A lock is taken, another holder is told who has it, and it is given back. The
@@ -123,7 +124,7 @@ func startExampleEtcd(ctx context.Context) (url string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	etcd := leases.NewEmbedded(dir)
+	etcd := embedded.New(dir)
 	etcd.Addr = "127.0.0.1:0"
 	if err := etcd.Start(ctx); err != nil {
 		log.Fatal(err)

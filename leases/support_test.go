@@ -17,6 +17,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 )
 
 // patience is how long a test waits for what must happen. It is far below the
@@ -32,16 +33,16 @@ func checkLeaks(t testing.TB) {
 }
 
 // startEtcd runs an embedded etcd on a free port. It must have nothing to say.
-func startEtcd(t testing.TB) *leases.Embedded {
+func startEtcd(t testing.TB) *embedded.Etcd {
 	t.Helper()
 	checkLeaks(t)
 	return startEtcdOn(t, t.TempDir(), "127.0.0.1:0")
 }
 
-func startEtcdOn(t testing.TB, dir, addr string) *leases.Embedded {
+func startEtcdOn(t testing.TB, dir, addr string) *embedded.Etcd {
 	t.Helper()
 	var log syncBuffer
-	e := leases.NewEmbedded(dir)
+	e := embedded.New(dir)
 	e.Addr, e.Log = addr, &log
 	if err := e.Start(testContext(t)); err != nil {
 		t.Fatalf("start etcd: %v", err)

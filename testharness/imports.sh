@@ -12,7 +12,8 @@ go list -f '{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}
 BEGIN {
 	allow["sqlrewrite"] = "^$"
 	allow["fencing"]    = "^(fencing(/|$)|github.com/jackc/pgx/v5|golang.org/x/sync/)"
-	allow["leases"]     = "^(leases(/|$)|fencing$|go.etcd.io/etcd/|github.com/prometheus/client_golang/|go.uber.org/zap|google.golang.org/grpc)"
+	allow["leases"]     = "^(leases(/|$)|fencing$|go.etcd.io/etcd/(api|client)/|github.com/prometheus/client_golang/|go.uber.org/zap|google.golang.org/grpc)"
+	allow["leases/embedded"] = "^(leases$|go.etcd.io/etcd/|go.uber.org/zap)"
 	allow["leases/fencepgx"] = "^(leases$|fencing$|github.com/jackc/pgx/v5)"
 	allow["proxy"]      = "^(proxy(/|$)|sqlrewrite$|fencing$|github.com/jackc/pgproto3/v2|github.com/prometheus/client_golang/|golang.org/x/)"
 }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
-	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
@@ -57,7 +57,7 @@ func (r *restored) work(t *testing.T, n int) {
 func (r *restored) start(t *testing.T, dir string) {
 	t.Helper()
 	addr := strings.TrimPrefix(r.Etcd.Endpoint(), "http://")
-	r.Etcd = leases.NewEmbedded(dir)
+	r.Etcd = embedded.New(dir)
 	r.Etcd.Addr = addr
 	if err := r.Etcd.Start(t.Context()); err != nil {
 		t.Fatal(err)

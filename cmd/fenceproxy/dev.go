@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/proxy"
 	harness "github.com/fenceproxy/fenceproxy/testharness/command"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
@@ -65,7 +66,7 @@ func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 	switch {
 	case errors.Is(err, postgres.ErrPortTaken):
 		return listenError("--postgres-port", c.postgresPort.String(), err)
-	case errors.Is(err, leases.ErrAddrInUse):
+	case errors.Is(err, embedded.ErrAddrInUse):
 		return fmt.Errorf("--etcd-listen: %w", err)
 	case err != nil:
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/fault"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/scenario"
@@ -35,7 +36,7 @@ type house struct {
 
 	gates  []*scenario.Gate
 	dir    string // data of etcd
-	etcd   *leases.Embedded
+	etcd   *embedded.Etcd
 	client *clientv3.Client // of etcd
 }
 
@@ -151,7 +152,7 @@ func (h *house) ReplaceEtcd(ctx context.Context) (*clientv3.Client, error) {
 	if h.dir, err = os.MkdirTemp("", "fenceproxy-etcd-"); err != nil {
 		return nil, fmt.Errorf("make etcd's folder: %w", err)
 	}
-	etcd := leases.NewEmbedded(h.dir)
+	etcd := embedded.New(h.dir)
 	etcd.Addr = "127.0.0.1:0"
 	if err := etcd.Start(ctx); err != nil {
 		return nil, err

@@ -14,15 +14,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // lockArgs is a command line of lock on etcd.
-func lockArgs(etcd *leases.Embedded, key string, rest ...string) []string {
+func lockArgs(etcd *embedded.Etcd, key string, rest ...string) []string {
 	return append([]string{"lock", key, "--etcd", etcd.Endpoint()}, rest...)
 }
 
-func etcdClient(t testing.TB, etcd *leases.Embedded) *clientv3.Client {
+func etcdClient(t testing.TB, etcd *embedded.Etcd) *clientv3.Client {
 	t.Helper()
 	client, err := leases.NewClient([]string{etcd.Endpoint()}, nil)
 	if err != nil {

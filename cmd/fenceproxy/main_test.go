@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 )
 
 // asProgram in the environment makes the test binary the program itself, so
@@ -129,9 +129,9 @@ func program(t testing.TB, env []string, args ...string) (code int, stdout, stde
 }
 
 // startEtcd starts an etcd for the test and returns its URL.
-func startEtcd(t testing.TB) *leases.Embedded {
+func startEtcd(t testing.TB) *embedded.Etcd {
 	t.Helper()
-	etcd := leases.NewEmbedded(t.TempDir())
+	etcd := embedded.New(t.TempDir())
 	etcd.Addr = "127.0.0.1:0"
 	if err := etcd.Start(context.Background()); err != nil {
 		t.Fatal(err)

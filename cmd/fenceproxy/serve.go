@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/proxy"
 )
 
@@ -68,7 +69,7 @@ func newServeCommand() *serveCommand {
 		lending:       newLendingFlags(),
 		admin:         newAdminFlags(),
 		listen:        defaultListen,
-		etcdListen:    loopback{leases.DefaultEmbeddedAddr},
+		etcdListen:    loopback{embedded.DefaultAddr},
 		evictAfter:    span(fencing.DefaultEvictAfter),
 		claimTimeout:  span(fencing.DefaultClaimTimeout),
 		verifyTimeout: span(fencing.DefaultVerifyTimeout),
@@ -145,10 +146,10 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 func (c *serveCommand) check() error {
 	var found faults
 	found.add(c.upstream.check())
-	switch external, embedded := len(c.etcd.endpoints) > 0, c.embedDir != ""; {
-	case external && embedded:
+	switch external, own := len(c.etcd.endpoints) > 0, c.embedDir != ""; {
+	case external && own:
 		found.add(usagef("%s and %s exclude each other", c.origin("etcd"), c.origin("embed-etcd")))
-	case !external && !embedded:
+	case !external && !own:
 		found.add(usagef("--etcd is missing: the URLs of etcd, such as http://127.0.0.1:2379; or --embed-etcd DIR"))
 	}
 	if c.evictAfter >= c.claimTimeout {
@@ -280,7 +281,7 @@ func (c *serveCommand) level() (level slog.Level) {
 // openedEtcd is a client, and the server if it is in this process.
 type openedEtcd struct {
 	client *clientv3.Client
-	server *leases.Embedded
+	server *embedded.Etcd
 }
 
 func (e *openedEtcd) close() {
@@ -296,19 +297,19 @@ func (e *openedEtcd) close() {
 // process.
 func (c *serveCommand) openEtcd(ctx context.Context, etcd *openedEtcd, logger *slog.Logger) (err error) {
 	if c.embedDir != "" {
-		embedded := leases.NewEmbedded(c.embedDir)
-		embedded.Addr = c.etcdListen.String()
-		if err := embedded.Start(ctx); err != nil {
+		server := embedded.New(c.embedDir)
+		server.Addr = c.etcdListen.String()
+		if err := server.Start(ctx); err != nil {
 			flag := "--embed-etcd"
-			if errors.Is(err, leases.ErrAddrInUse) {
+			if errors.Is(err, embedded.ErrAddrInUse) {
 				flag = "--etcd-listen"
 			}
 			return fmt.Errorf("%s: %w", flag, err)
 		}
-		go watchEtcd(embedded.Err(), logger)
-		logger.Info("embedded etcd serves", "url", embedded.Endpoint(), "dir", c.embedDir)
-		etcd.server = embedded
-		etcd.client, err = leases.NewClient([]string{embedded.Endpoint()}, nil)
+		go watchEtcd(server.Err(), logger)
+		logger.Info("embedded etcd serves", "url", server.Endpoint(), "dir", c.embedDir)
+		etcd.server = server
+		etcd.client, err = leases.NewClient([]string{server.Endpoint()}, nil)
 		return err
 	}
 	etcd.client, err = c.etcd.client()

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/chaos"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 )
@@ -14,7 +15,7 @@ import (
 // What etcd says is taken down whole: who held a lock, in order, and for a time
 // that lies within the true one's bounds. Locks further down are other locks.
 func TestWatch(t *testing.T) {
-	etcd := leases.NewEmbedded(t.TempDir())
+	etcd := embedded.New(t.TempDir())
 	etcd.Addr = "127.0.0.1:0"
 	if err := etcd.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 // A Stack is a PostgreSQL and an etcd, and the proxies started on them.
 type Stack struct {
 	Postgres *postgres.Server
-	Etcd     *leases.Embedded
+	Etcd     *embedded.Etcd
 	Client   *clientv3.Client // of Etcd
 
 	endpoints []string
@@ -70,7 +71,7 @@ func (s *Stack) startEtcd(ctx context.Context, addr string) (err error) {
 	if s.dir, err = os.MkdirTemp("", "fenceproxy-etcd-"); err != nil {
 		return fmt.Errorf("make etcd's folder: %w", err)
 	}
-	etcd := leases.NewEmbedded(s.dir)
+	etcd := embedded.New(s.dir)
 	etcd.Addr = "127.0.0.1:0"
 	if addr != "" {
 		etcd.Addr = addr

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/dial"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
@@ -36,12 +37,12 @@ const schema = `
 // A ground is a PostgreSQL and an etcd, which the lanes share.
 type ground struct {
 	pg   *postgres.Server
-	etcd *leases.Embedded
+	etcd *embedded.Etcd
 }
 
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{pg: postgres.New(t, postgres.Options{Config: []string{"autovacuum = off"}}), etcd: leases.NewEmbedded(t.TempDir())}
+	g := &ground{pg: postgres.New(t, postgres.Options{Config: []string{"autovacuum = off"}}), etcd: embedded.New(t.TempDir())}
 	g.etcd.Addr = "127.0.0.1:0"
 	if err := g.etcd.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package leases
+package embedded
 
 import (
 	"context"
@@ -17,16 +17,18 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/leases"
 )
 
 const (
-	// DefaultEmbeddedAddr is etcd's own: holders find it after a restart, and
+	// DefaultAddr is etcd's own: holders find it after a restart, and
 	// etcdctl without being told.
-	DefaultEmbeddedAddr = "127.0.0.1:2379"
+	DefaultAddr = "127.0.0.1:2379"
 	// DefaultStartTimeout bounds how long an embedded etcd may take until it
 	// serves.
 	DefaultStartTimeout = 30 * time.Second
-	// lockFile, in the data folder, is locked while an Embedded runs on it.
+	// lockFile, in the data folder, is locked while an Etcd runs on it.
 	lockFile = "fenceproxy.lock"
 	// placeholderPeer is the peer URL that a single node must name and never
 	// listens on.
@@ -40,11 +42,9 @@ const (
 	heartbeatMS, electionMS = 20, 200
 )
 
-// An Embedded is a single-node etcd in this process, on loopback without
-// authentication: for development, demos and single machines. Locks are only
-// as available as this process.
-type Embedded struct {
-	// Addr is the loopback address to listen on, DefaultEmbeddedAddr; port 0
+// An Etcd is one node, which is a cluster of its own.
+type Etcd struct {
+	// Addr is the loopback address to listen on, DefaultAddr; port 0
 	// takes a free one, another one at each start.
 	Addr string
 	// StartTimeout is DefaultStartTimeout.
@@ -61,11 +61,11 @@ type Embedded struct {
 	closing  sync.Once
 }
 
-// NewEmbedded returns an etcd that keeps its data in folder dir, which Start
+// New returns an etcd that keeps its data in folder dir, which Start
 // makes if need be.
-func NewEmbedded(dir string) *Embedded {
-	return &Embedded{
-		Addr:         DefaultEmbeddedAddr,
+func New(dir string) *Etcd {
+	return &Etcd{
+		Addr:         DefaultAddr,
 		StartTimeout: DefaultStartTimeout,
 		Log:          os.Stderr,
 		dir:          dir,
@@ -76,9 +76,9 @@ func NewEmbedded(dir string) *Embedded {
 // Start returns once etcd serves. It is called once; after an error there is
 // nothing to close.
 //
-// Errors: ErrInvalid for an address that isn't loopback, ErrDirLocked,
+// Errors: leases.ErrInvalid for an address that isn't loopback, ErrDirLocked,
 // ErrAddrInUse, ctx's own, and what the file system says of the folder.
-func (e *Embedded) Start(ctx context.Context) error {
+func (e *Etcd) Start(ctx context.Context) error {
 	listen, err := loopbackURL(e.Addr)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (e *Embedded) Start(ctx context.Context) error {
 
 // probe looks for somebody else on the address before a folder is made for
 // nothing. With a folder that is there, that it is in use says more.
-func (e *Embedded) probe() error {
+func (e *Etcd) probe() error {
 	if _, err := os.Stat(e.dir); err == nil {
 		return nil
 	}
@@ -126,12 +126,12 @@ func (e *Embedded) probe() error {
 	return nil // whatever else there is, etcd says
 }
 
-func (e *Embedded) taken() error {
+func (e *Etcd) taken() error {
 	return fmt.Errorf("start embedded etcd: %w: %s: stop what listens there or choose another port", ErrAddrInUse, e.Addr)
 }
 
 // ready waits until the node is its own leader.
-func (e *Embedded) ready(ctx context.Context) error {
+func (e *Etcd) ready(ctx context.Context) error {
 	timer := time.NewTimer(e.StartTimeout)
 	defer timer.Stop()
 	select {
@@ -149,22 +149,22 @@ func (e *Embedded) ready(ctx context.Context) error {
 }
 
 // Endpoint returns the URL that clients connect to. It is set by Start.
-func (e *Embedded) Endpoint() string { return e.endpoint }
+func (e *Etcd) Endpoint() string { return e.endpoint }
 
 // Err reports that a running etcd stopped serving. Start makes the channel,
 // Close closes it.
-func (e *Embedded) Err() <-chan error { return e.server.Err() }
+func (e *Etcd) Err() <-chan error { return e.server.Err() }
 
 // Close ends etcd and unlocks the folder. Requests under way are cut off, as
 // they would be if the machine went down. It does nothing on an etcd that
 // didn't start, or when it is called again.
-func (e *Embedded) Close() {
+func (e *Etcd) Close() {
 	if e.server != nil {
 		e.closing.Do(e.close)
 	}
 }
 
-func (e *Embedded) close() {
+func (e *Etcd) close() {
 	// etcd logs the end of its own listeners as errors.
 	e.level.SetLevel(zap.FatalLevel)
 	e.server.Close()
@@ -173,7 +173,7 @@ func (e *Embedded) close() {
 
 // config is etcd's own defaults but for what a single node in somebody else's
 // process needs.
-func (e *Embedded) config(listen url.URL) (*embed.Config, error) {
+func (e *Etcd) config(listen url.URL) (*embed.Config, error) {
 	peer, err := url.Parse(placeholderPeer)
 	if err != nil {
 		return nil, fmt.Errorf("make embedded etcd's config: %w", err)
@@ -197,7 +197,7 @@ func (e *Embedded) config(listen url.URL) (*embed.Config, error) {
 
 // lockDir makes the folder and takes it for this process. etcd itself, on a
 // folder that is in use, would wait without end.
-func (e *Embedded) lockDir() error {
+func (e *Etcd) lockDir() error {
 	if err := os.MkdirAll(e.dir, 0o700); err != nil {
 		return fmt.Errorf("make etcd's data folder: %w", err)
 	}
@@ -223,14 +223,14 @@ func (e *Embedded) lockDir() error {
 	return nil
 }
 
-func (e *Embedded) lockError(err error) error {
+func (e *Etcd) lockError(err error) error {
 	if errors.Is(err, fileutil.ErrLocked) {
 		return fmt.Errorf("start embedded etcd: %w: %s: stop that one or choose another folder", ErrDirLocked, e.dir)
 	}
 	return fmt.Errorf("lock etcd's data folder: %w", err)
 }
 
-func (e *Embedded) unlockDir() {
+func (e *Etcd) unlockDir() {
 	e.lock.Close()
 	e.lock = nil
 }
@@ -240,10 +240,10 @@ func (e *Embedded) unlockDir() {
 func loopbackURL(addr string) (url.URL, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return url.URL{}, fmt.Errorf("%w: embedded etcd's address %q is not host:port", ErrInvalid, addr)
+		return url.URL{}, fmt.Errorf("%w: embedded etcd's address %q is not host:port", leases.ErrInvalid, addr)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return url.URL{}, fmt.Errorf("%w: embedded etcd listens on loopback only, not on %q", ErrInvalid, addr)
+		return url.URL{}, fmt.Errorf("%w: embedded etcd listens on loopback only, not on %q", leases.ErrInvalid, addr)
 	}
 	return url.URL{Scheme: "http", Host: addr}, nil
 }

@@ -1,4 +1,4 @@
-package leases_test
+package embedded_test
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/leases/embedded"
 )
 
 // take takes a lock and asks about it: the quickest way to hear the
 // cluster's ID and its revision.
-func take(t *testing.T, etcd *leases.Embedded) (cluster string, revision int64) {
+func take(t *testing.T, etcd *embedded.Etcd) (cluster string, revision int64) {
 	t.Helper()
-	client := newClient(t, etcd.Endpoint())
-	lease := acquire(t, leases.NewLocker(client), "k")
+	client, lease := acquire(t, etcd, "k")
 	got, err := leases.NewAuthority(client).Verify(testContext(t), "k", lease.Token())
 	if err != nil {
 		t.Fatalf("Verify: %v", err)
@@ -32,7 +32,7 @@ func take(t *testing.T, etcd *leases.Embedded) (cluster string, revision int64) 
 
 // Tokens go on growing over a restart on the same folder, and another folder
 // is another history, which must not look like the same.
-func TestEmbedded_Start(t *testing.T) {
+func TestEtcd_Start(t *testing.T) {
 	checkLeaks(t)
 	dir := t.TempDir()
 	first := startEtcdOn(t, dir, "127.0.0.1:0")
@@ -58,8 +58,8 @@ func TestEmbedded_Start(t *testing.T) {
 	}
 }
 
-func TestEmbedded_Start_DirLocked(t *testing.T) {
-	t.Run("by an Embedded", func(t *testing.T) {
+func TestEtcd_Start_DirLocked(t *testing.T) {
+	t.Run("by an Etcd", func(t *testing.T) {
 		checkLeaks(t)
 		dir := t.TempDir()
 		running := startEtcdOn(t, dir, "127.0.0.1:0")
@@ -83,10 +83,10 @@ func TestEmbedded_Start_DirLocked(t *testing.T) {
 
 func refuseDir(t *testing.T, dir string) {
 	t.Helper()
-	second := leases.NewEmbedded(dir)
+	second := embedded.New(dir)
 	second.Addr = "127.0.0.1:0"
 	err := second.Start(testContext(t))
-	if !errors.Is(err, leases.ErrDirLocked) {
+	if !errors.Is(err, embedded.ErrDirLocked) {
 		second.Close()
 		t.Fatalf("second etcd on a folder: got %v, want ErrDirLocked", err)
 	}
@@ -96,28 +96,28 @@ func refuseDir(t *testing.T, dir string) {
 	second.Close()
 }
 
-func TestEmbedded_Start_AddrInUse(t *testing.T) {
+func TestEtcd_Start_AddrInUse(t *testing.T) {
 	checkLeaks(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
 	dir, addr := t.TempDir(), listener.Addr().String()
-	etcd := leases.NewEmbedded(dir)
+	etcd := embedded.New(dir)
 	etcd.Addr = addr
 	err = etcd.Start(testContext(t))
-	if !errors.Is(err, leases.ErrAddrInUse) || !strings.Contains(err.Error(), addr) {
+	if !errors.Is(err, embedded.ErrAddrInUse) || !strings.Contains(err.Error(), addr) {
 		t.Errorf("got %v, want ErrAddrInUse with the address", err)
 	}
 	listener.Close()
 	startEtcdOn(t, dir, addr) // the folder is free again
 }
 
-func TestEmbedded_Start_Refuses(t *testing.T) {
+func TestEtcd_Start_Refuses(t *testing.T) {
 	checkLeaks(t)
 	for _, addr := range []string{"0.0.0.0:0", ":2379", "192.0.2.1:2379", "example.com:2379", "2379", ""} {
 		dir := filepath.Join(t.TempDir(), "data")
-		etcd := leases.NewEmbedded(dir)
+		etcd := embedded.New(dir)
 		etcd.Addr = addr
 		if err := etcd.Start(testContext(t)); !errors.Is(err, leases.ErrInvalid) {
 			t.Errorf("address %q: got %v, want ErrInvalid", addr, err)
@@ -130,14 +130,14 @@ func TestEmbedded_Start_Refuses(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatalf("write file: %v", err)
 	}
-	etcd := leases.NewEmbedded(file)
+	etcd := embedded.New(file)
 	etcd.Addr = "127.0.0.1:0"
 	if err := etcd.Start(testContext(t)); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a file as the folder: got %v, want an error that names it", err)
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	etcd = leases.NewEmbedded(t.TempDir())
+	etcd = embedded.New(t.TempDir())
 	etcd.Addr = "127.0.0.1:0"
 	if err := etcd.Start(gone); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("an ended context: got %v, want context.Canceled", err)
@@ -146,10 +146,10 @@ func TestEmbedded_Start_Refuses(t *testing.T) {
 }
 
 // Close doesn't wait for those who watch.
-func TestEmbedded_Close_CutsOff(t *testing.T) {
-	etcd := startEtcd(t)
-	client := newClient(t, etcd.Endpoint())
-	lease := acquire(t, leases.NewLocker(client), "k")
+func TestEtcd_Close_CutsOff(t *testing.T) {
+	checkLeaks(t)
+	etcd := startEtcdOn(t, t.TempDir(), "127.0.0.1:0")
+	_, lease := acquire(t, etcd, "k")
 	done := make(chan struct{})
 	go func() {
 		etcd.Close()
