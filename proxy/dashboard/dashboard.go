@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -114,7 +115,7 @@ var page embed.FS
 func (d *Dashboard) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.front)
-	for _, name := range []string{"style.css", "icon.svg"} {
+	for _, name := range ofForm() {
 		mux.HandleFunc("GET /page/"+name, func(w http.ResponseWriter, r *http.Request) { d.file(w, r, name, http.StatusOK) })
 	}
 	for _, name := range scripts() {
@@ -131,6 +132,9 @@ func (d *Dashboard) Handler() http.Handler {
 	})
 }
 
+// ofForm are the files that the form to sign in by needs.
+func ofForm() []string { return []string{"style.css", "icon.svg", "sign-in.js"} }
+
 // scripts are the names of the page's own.
 func scripts() (names []string) {
 	found, err := fs.Glob(page, "page/*.js")
@@ -138,7 +142,9 @@ func scripts() (names []string) {
 		return nil // not reached: the pattern is right
 	}
 	for _, name := range found {
-		names = append(names, path.Base(name))
+		if name = path.Base(name); !slices.Contains(ofForm(), name) {
+			names = append(names, name)
+		}
 	}
 	return names
 }

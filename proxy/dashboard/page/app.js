@@ -3,12 +3,13 @@
 import { shown, setText, setShown, clock, counted } from "./text.js";
 import { step } from "./rows.js";
 import { Stream } from "./stream.js";
-import { Happenings, kindOf, isNote, nameOf, makeItem, noteOf } from "./happenings.js";
+import { Happenings, kindOf, isNote, fold, nameOf, makeItem, fillItem, noteOf } from "./happenings.js";
 import { draw } from "./timeline.js";
 import { showCounts, showKeys, showSessions } from "./standing.js";
 
 const every = 2000; // ms, between two questions
 const within = 8000; // ms, that an answer may take
+const listedOfKey = 40; // rows below a timeline
 const speakEvery = 10000; // ms, between two sentences of a screen reader
 
 const byId = (id) => document.getElementById(id);
@@ -88,9 +89,9 @@ function showLink(state) {
 function showEvents() {
   view.drawn = false;
   if (view.pausedAt === null) {
-    const { found, rows } = happenings.picked(view.filter, view.kinds);
-    step(byId("events"), rows, nameOf, (e) => arrive(makeItem(e, true), e), () => {});
-    setText(byId("events-note"), noteOf(found, rows, view.filter, happenings.all.find((e) => !isNote(e))?.at));
+    const picked = happenings.picked(view.filter, view.kinds);
+    step(byId("events"), picked.rows, nameOf, (row) => arrive(makeItem(row, true), row.last), fillItem);
+    setText(byId("events-note"), noteOf(picked, view.filter, happenings.all.find((e) => !isNote(e))?.at));
   } else {
     setText(byId("events-note"), `Paused at ${clock(view.pausedAt, false)}; ${counted(view.paused, "event")} since.`);
   }
@@ -171,7 +172,7 @@ function showTimeline() {
   const summary = draw(byId("lanes"), events, Date.now() + view.skew);
   byId("legend").hidden = summary === "";
   setText(byId("timeline-note"), summary || "Nothing of this key is kept any more: the proxy keeps the last 1,000 claims, refusals and evictions.");
-  step(byId("timeline-list"), events.slice(-50).reverse(), nameOf, (e) => makeItem(e, false), () => {});
+  step(byId("timeline-list"), fold(events).slice(-listedOfKey).reverse(), nameOf, (row) => makeItem(row, false), fillItem);
 }
 
 function select(database, key, opener) {

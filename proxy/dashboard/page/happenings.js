@@ -1,5 +1,5 @@
 // What has happened: kept, filtered, and shown as a list.
-import { make, stranger, shown, moment, clock, counted } from "./text.js";
+import { make, stranger, shown, setText, clock, counted } from "./text.js";
 
 const mostKept = 2000;
 const mostShown = 150;
@@ -38,13 +38,13 @@ export class Happenings {
     this.add({ note: text, name: `note-${this.count}` });
   }
 
-  // picked returns those to show, the newest first, and how many there are in all.
+  // picked returns those to show, folded, the newest first, and how many there are.
   picked(filter, wanted) {
     const all = this.all.filter(
       (e) => isNote(e) || (wanted.has(kindOf(e)) && (filter === "" || (e.key ?? "").toLowerCase().includes(filter))),
     );
-    const found = all.filter((e) => !isNote(e)).length;
-    return { found, rows: all.slice(-mostShown).reverse() };
+    const rows = fold(all).slice(-mostShown).reverse();
+    return { found: all.filter((e) => !isNote(e)).length, listed: rows.reduce((n, row) => n + (isNote(row.last) ? 0 : row.count), 0), rows };
   }
 
   of(database, key) {
@@ -52,23 +52,63 @@ export class Happenings {
   }
 }
 
-// nameOf tells events apart, those of a proxy before a restart too.
-export const nameOf = (event) => event.name;
+// fold puts refusals of the same thing into one row: a stale worker that tries again and
+// again would leave room for nothing else.
+export function fold(events) {
+  const rows = [];
+  for (const event of events) {
+    const row = rows.at(-1);
+    if (row && same(row.last, event)) {
+      row.count += 1;
+      // What a client was told says more than what a claim was.
+      row.said = event.kind === "statement refused" ? event : row.said;
+      row.last = event;
+    } else {
+      rows.push({ name: event.name, count: 1, first: event, last: event, said: event });
+    }
+  }
+  return rows;
+}
 
-// makeItem makes the item of an event in a list; withKey has a button to the timeline.
-export function makeItem(event, withKey) {
+function same(a, b) {
+  return !isNote(a) && !isNote(b) && kindOf(a) === "refusal" && kindOf(b) === "refusal" && a.session === b.session && a.database === b.database &&
+    a.key === b.key && a.token === b.token && a.higher === b.higher && a.code === b.code;
+}
+
+// nameOf tells rows apart, those of a proxy before a restart too.
+export const nameOf = (row) => row.name;
+
+// makeItem makes the item of a row in a list; withKey has a button to the timeline.
+export function makeItem(row, withKey) {
+  const event = row.last;
   if (isNote(event)) {
     return make("li", {}, make("p", { class: "note" }, event.note));
   }
-  const [kind, word] = kinds[event.kind] ?? ["session", event.kind];
-  const line = make("div", { class: "line" }, moment(event.at), make("span", { class: `chip ${kind}` }, event.code ? `${word} ${event.code}` : word));
+  const line = make("div", { class: "line" }, make("time"), make("span", { class: `chip ${kindOf(event)}` }));
   if (event.key && withKey) {
     line.append(keyButton(event.database, event.key));
   }
   if (event.token) {
     line.append(make("span", { class: "tag" }, event.higher ? `token ${event.token} < ${event.higher}` : `token ${event.token}`));
   }
-  return make("li", {}, line, make("p", { class: "words" }, stranger(event.words)), more(event));
+  line.append(make("span", { class: "quiet" }));
+  return make("li", {}, line, make("p", {}, make("bdi", { class: "words" })), more(event));
+}
+
+// fillItem tells how often, and when last, which changes as more comes.
+export function fillItem(item, row) {
+  if (isNote(row.last) || item.dataset.count === String(row.count)) {
+    return;
+  }
+  item.dataset.count = row.count;
+  const line = item.firstElementChild;
+  const [time, chip, times] = [line.firstElementChild, line.children[1], line.lastElementChild];
+  time.dateTime = new Date(row.last.at).toISOString();
+  setText(time, clock(row.last.at));
+  const [, word] = kinds[row.said.kind] ?? ["session", row.said.kind];
+  setText(chip, row.said.code ? `${word} ${row.said.code}` : word);
+  setText(times, row.count > 1 ? `${row.count} times since ${clock(row.first.at)}` : "");
+  setText(item.querySelector(".words"), shown(row.said.words));
 }
 
 // more has what is seldom needed.
@@ -97,11 +137,10 @@ export function keyButton(database, key) {
 }
 
 // noteOf says what a list has, and why it is empty.
-export function noteOf(found, rows, filter, oldest) {
+export function noteOf({ found, listed }, filter, oldest) {
   if (found === 0) {
     return filter ? "Nothing of such a key is kept." : "Nothing yet. Claims, refusals and evictions appear here as they happen.";
   }
-  const listed = rows.filter((e) => !isNote(e)).length;
   const since = oldest ? `, since ${clock(oldest, false)}` : "";
   return listed < found ? `The newest ${listed} of ${counted(found, "event")}${since}.` : `${counted(found, "event")}${since}.`;
 }

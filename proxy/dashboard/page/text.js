@@ -15,7 +15,7 @@ export function make(name, properties = {}, ...children) {
     if (value === undefined || value === false) {
       continue;
     }
-    if (key === "class" || key.includes("-") || key === "role" || key === "datetime") {
+    if (key === "class" || key.includes("-") || key === "role") {
       element.setAttribute(key, value);
     } else {
       element[key] = value;
@@ -56,10 +56,6 @@ export function clock(at, exact = true) {
     text = `${d.getFullYear()}-${twoDigits(d.getMonth() + 1)}-${twoDigits(d.getDate())} ${text}`;
   }
   return text;
-}
-
-export function moment(at) {
-  return make("time", { datetime: new Date(at).toISOString() }, clock(at));
 }
 
 // span is how long something took, in its two largest units.

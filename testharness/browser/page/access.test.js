@@ -1,6 +1,7 @@
 // Whoever looks must show the token, where the proxy has one.
 import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -42,6 +43,31 @@ test("sign in, sign out", async () => {
   await page.goto(admin);
   assert.equal(page.url(), `${admin}/sign-in`);
   assert.deepEqual(page.complaints, []);
+});
+
+test("a link of another site, with a key in it", async () => {
+  const elsewhere = createServer((_, answer) => {
+    answer.setHeader("Content-Type", "text/html");
+    answer.end(`<a href="${admin}/#${encodeURIComponent('["app","order:8472"]')}">the key</a><iframe src="${admin}"></iframe>`);
+  });
+  await new Promise((listening) => elsewhere.listen(0, "127.0.0.1", listening));
+  try {
+    const page = await open(browser, `http://localhost:${elsewhere.address().port}/`);
+    const answers = [];
+    page.on("response", (r) => answers.push(`${r.status()} ${new URL(r.url()).pathname}`));
+    await page.reload();
+    assert.ok(answers.includes("403 /"), `a frame of another site's page gets ${answers}`);
+    await page.getByText("the key").click();
+    await page.getByLabel("Admin token").fill(token);
+    await page.keyboard.press("Enter");
+    await comes(page, "#timeline-head", "Timeline of order:8472");
+    await page.goto(`http://localhost:${elsewhere.address().port}/`);
+    await page.getByText("the key").click();
+    await comes(page, "#timeline-head", "Timeline of order:8472"); // without signing in again
+    await page.context().close();
+  } finally {
+    elsewhere.close();
+  }
 });
 
 test("another token ends it", async () => {

@@ -125,7 +125,7 @@ test("a restart of the proxy: it says so, and goes on", async () => {
   await ask("start");
   await comes(page, "#link", "Live");
   await comes(page, "#events li", "The proxy was restarted.");
-  assert.equal(await page.locator("#banner").isVisible(), false);
+  await page.locator("#banner").waitFor({ state: "hidden" });
   const token = await ask("hold", { name: "later", key: "order:9" });
   await ask("connect", { name: "worker-4", key: "order:9", token });
   await comes(page, "#events li", "order:9");
@@ -169,6 +169,7 @@ test("a screen reader hears a sentence, not each event", async () => {
   for (let i = 0; i < 20; i++) {
     assert.notEqual(await ask("run", { name: "worker-5", sql: "UPDATE orders SET status = 'lost'" }), "");
   }
+  await comes(page, "#events li", /\d\d times since/);
   await page.waitForFunction(() => window.heard.length > 0, undefined, { timeout: 25000 });
   const heard = await page.evaluate(() => window.heard);
   assert.ok(heard.length <= 2, `got ${heard.length} sentences`);
@@ -202,6 +203,11 @@ for (const [name, options] of Object.entries({
     const back = await other.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.equal(back === "rgb(14, 19, 25)", options.colorScheme === "dark", `the back is ${back}`);
     await picture(other, name);
+    if (options.isMobile) {
+      await picture(other, `${name}-top`, false);
+      await other.locator("#events-head").scrollIntoViewIfNeeded();
+      await picture(other, `${name}-events`, false);
+    }
     await other.context().close();
   });
 }
