@@ -43,7 +43,7 @@ type follower struct {
 // follow opens a stream behind the event of an id.
 func follow(t *testing.T, url, last string) *follower {
 	t.Helper()
-	ctx, leave := context.WithTimeout(t.Context(), poll.Deadline)
+	ctx, leave := context.WithTimeout(t.Context(), 2*poll.Deadline) // whoever waits gives up before
 	t.Cleanup(leave)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/events", nil)
 	if err != nil {

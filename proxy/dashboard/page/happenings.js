@@ -61,14 +61,19 @@ export function fold(events) {
     if (row && same(row.last, event)) {
       row.count += 1;
       // What a client was told says more than what a claim was.
-      row.said = event.kind === "statement refused" ? event : row.said;
+      row.said = isTold(event) ? event : row.said;
       row.last = event;
     } else {
-      rows.push({ name: event.name, count: 1, first: event, last: event, said: event });
+      rows.push({ name: event.name, count: 1, told: 0, first: event, last: event, said: event });
     }
+    rows.at(-1).told += isTold(event) ? 1 : 0;
   }
   return rows;
 }
+
+// isTold reports whether a client heard of an event: a refused statement is most often
+// behind a refused claim.
+export const isTold = (event) => event.kind === "statement refused";
 
 function same(a, b) {
   return !isNote(a) && !isNote(b) && kindOf(a) === "refusal" && kindOf(b) === "refusal" && a.session === b.session && a.database === b.database &&
@@ -107,7 +112,8 @@ export function fillItem(item, row) {
   setText(time, clock(row.last.at));
   const [, word] = kinds[row.said.kind] ?? ["session", row.said.kind];
   setText(chip, row.said.code ? `${word} ${row.said.code}` : word);
-  setText(times, row.count > 1 ? `${row.count} times since ${clock(row.first.at)}` : "");
+  const often = row.told || row.count;
+  setText(times, often > 1 ? `${often} times since ${clock(row.first.at)}` : "");
   setText(item.querySelector(".words"), shown(row.said.words));
 }
 

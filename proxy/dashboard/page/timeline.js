@@ -1,6 +1,6 @@
 // The timeline of a key: a lane for each token, from its claim to the next one.
 import { make, clock, counted } from "./text.js";
-import { kindOf } from "./happenings.js";
+import { kindOf, isTold } from "./happenings.js";
 
 const mostLanes = 12;
 
@@ -65,8 +65,9 @@ export function draw(element, events, now) {
   }
   element.append(make("div"), make("div", { class: "axis" }, make("span", {}, clock(from, false)), make("span", {}, clock(to, false))));
   const current = all.findLast((lane) => lane.begin && !lane.end);
-  const refused = events.filter((e) => kindOf(e) === "refusal").length;
-  const words = `${counted(all.length, "token")}, ${counted(refused, "refusal")}, since ${clock(from, false)}`;
+  const told = events.filter(isTold).length;
+  const claims = events.filter((e) => kindOf(e) === "refusal").length - told;
+  const words = `${counted(all.length, "token")}, ${counted(told, "refusal")}, ${counted(claims, "refused claim")}, since ${clock(from, false)}`;
   element.setAttribute("aria-label", `${words}. ${current ? `Token ${current.token} was accepted last.` : ""} The list below has each.`);
   return `${words}${all.length > lanes.length ? `; the last ${mostLanes} tokens are drawn` : ""}.`;
 }

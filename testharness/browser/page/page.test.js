@@ -69,7 +69,7 @@ test("the timeline of a key", async () => {
   await page.locator("#events button.key").filter({ hasText: "order:8472" }).first().click();
   await comes(page, "#timeline-head", "Timeline of order:8472");
   assert.equal(await page.evaluate(() => document.activeElement.id), "timeline-head", "what has the focus");
-  assert.match(await page.locator("#lanes").getAttribute("aria-label"), /2 tokens, \d refusals?.*Token \d+ was accepted last/);
+  assert.match(await page.locator("#lanes").getAttribute("aria-label"), /2 tokens, 3 refusals, 2 refused claims.*Token \d+ was accepted last/);
   assert.equal(await page.locator("#lanes .track").count(), 2);
   await comes(page, "#timeline-list li", "was accepted");
   assert.equal(await key(page, "order:8472").first().locator("button.key").getAttribute("aria-pressed"), "true");
