@@ -274,6 +274,32 @@ func TestDashboard_EventsEndWithToken(t *testing.T) {
 	}
 }
 
+// A stream lasts longer than the server gives other requests and answers.
+func TestDashboard_EventsLast(t *testing.T) {
+	d := newDashboard()
+	d.Silence = 20 * time.Millisecond
+	s := httptest.NewUnstartedServer(d.Handler())
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	s.Start()
+	t.Cleanup(func() {
+		d.Close()
+		s.Close()
+	})
+	f := follow(t, s.URL, "")
+	for silences := 0; silences < 4; { // of 250 ms each, for the pause
+		if !f.lines.Scan() {
+			t.Fatalf("it has ended: %v", f.lines.Err())
+		}
+		if strings.HasPrefix(f.lines.Text(), ":") {
+			silences++
+		}
+	}
+	d.Journal.Add(live.Event{Kind: live.Claimed})
+	if n, _, _ := f.happened(); n != 1 {
+		t.Errorf("got %d, want the first event", n)
+	}
+}
+
 // The end of the dashboard is the end of its streams.
 func TestDashboard_Close(t *testing.T) {
 	d := newDashboard()
