@@ -80,10 +80,7 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Accel-Buffering", "no") // of nginx, which would gather them
 	fmt.Fprintf(&s.out, "retry: %d\nevent: hello\ndata: {\"boot\":%q,\"resumed\":%t,\"restarted\":%t}\n\n",
 		streamRetry, d.boot, resumed, last != "" && boot != d.boot)
-	// The server's time for reading a request is over by the time that it is a stream.
-	if s.control.SetReadDeadline(time.Time{}) == nil {
-		s.follow(r, resumed)
-	}
+	s.follow(r, resumed)
 }
 
 // A stream is one page's.
