@@ -40,8 +40,8 @@ type follower struct {
 	leave context.CancelFunc
 }
 
-// follow opens a stream behind the event of an id.
-func follow(t *testing.T, url, last string) *follower {
+// follow opens a stream behind the event of an id, with a token if there is one.
+func follow(t *testing.T, url, last string, token ...string) *follower {
 	t.Helper()
 	ctx, leave := context.WithTimeout(t.Context(), 2*poll.Deadline) // whoever waits gives up before
 	t.Cleanup(leave)
@@ -51,6 +51,9 @@ func follow(t *testing.T, url, last string) *follower {
 	}
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)
+	}
+	if len(token) > 0 {
+		r.Header.Set("Authorization", "Bearer "+token[0])
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -81,6 +84,14 @@ func (f *follower) next() (m message) {
 		}
 	}
 	return message{}
+}
+
+// ends expects the end of the stream, and nothing before it.
+func (f *follower) ends() {
+	f.t.Helper()
+	if m := f.next(); m != (message{}) || f.lines.Err() != nil {
+		f.t.Errorf("got %+v, %v, want the end", m, f.lines.Err())
+	}
 }
 
 // happened is the number and the words of a message that tells of an event.
@@ -254,24 +265,12 @@ func TestDashboard_EventsEndWithToken(t *testing.T) {
 		return canary, nil
 	}
 	url := serve(t, d)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+canary)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	f := &follower{t: t, lines: bufio.NewScanner(resp.Body)}
+	f := follow(t, url, "", canary)
 	if m := f.next(); m.event != "hello" {
 		t.Fatalf("got %+v", m)
 	}
 	changed.Store(true)
-	if m := f.next(); m != (message{}) {
-		t.Errorf("got %+v, want the end", m)
-	}
+	f.ends()
 }
 
 // A stream lasts longer than the server gives other requests and answers.
@@ -307,7 +306,5 @@ func TestDashboard_Close(t *testing.T) {
 	f.next()
 	d.Close()
 	d.Close()
-	if m := f.next(); m != (message{}) {
-		t.Errorf("got %+v, want the end", m)
-	}
+	f.ends()
 }
