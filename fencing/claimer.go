@@ -123,6 +123,7 @@ type Claimer struct {
 	ctx     context.Context       // ends with Close
 	cancel  context.CancelFunc
 	flights singleflight.Group
+	flown   atomic.Uint64 // numbers the flights in the order in which they begin
 	hands   *hands
 	known   *verified
 	history history
@@ -187,8 +188,9 @@ func (c *Claimer) enter() bool {
 // CodeNotHolder, CodeUnverified, CodeLineage, CodeClaimTimeout or
 // CodeNotInstalled.
 //
-// Claims of the same pair at the same time are carried out once. ctx ends the
-// caller's wait only; the claim goes on for the others.
+// Claims of the same pair at the same time are carried out together: an answer is
+// never older than the question. ctx ends the caller's wait only; the claim goes on
+// for the others.
 func (c *Claimer) Claim(ctx context.Context, database string, p Pair) error {
 	if p.Key == "" || len(p.Key) > MaxKeyLen || p.Token <= 0 {
 		return malformed("a claim needs a key of 1 to %d bytes and a positive token", MaxKeyLen)
@@ -197,14 +199,12 @@ func (c *Claimer) Claim(ctx context.Context, database string, p Pair) error {
 		return closing(p)
 	}
 	defer c.running.Done()
-	flight := database + "\x00" + p.Key + "\x00" + p.Token.String()
 	session, _ := ctx.Value(sessionKey{}).(uint64)
 	result := make(chan *Error, 1)
 	c.running.Add(1) // which has been counted for this call: nobody can be waiting for none
 	c.hands.do(func() {
 		defer c.running.Done()
-		refusal, _, _ := c.flights.Do(flight, func() (any, error) { return c.carryOut(database, p, session), nil })
-		result <- refusal.(*Error)
+		result <- c.carryOutTogether(database, p, session)
 	})
 	select {
 	case refusal := <-result:
@@ -220,6 +220,31 @@ func (c *Claimer) Claim(ctx context.Context, database string, p Pair) error {
 
 func closing(p Pair) *Error {
 	return Refuse(CodeUnverified, "%s token %d: the proxy is shutting down", p.Key, p.Token).With("", "Retry on a new connection.")
+}
+
+// A flight is one claim that was carried out, for all who asked for it meanwhile.
+type flight struct {
+	number  uint64
+	refusal *Error
+}
+
+// carryOutTogether carries a claim out, or waits for one that somebody else has
+// begun. What began before this caller asked may be over in PostgreSQL already and
+// the mark higher by now, or etcd may have said who holds the lock when it was
+// another: then it is asked once more, which begins after the question in any case.
+func (c *Claimer) carryOutTogether(database string, p Pair, session uint64) *Error {
+	asked := c.flown.Load()
+	name := database + "\x00" + p.Key + "\x00" + p.Token.String()
+	for {
+		result, _, _ := c.flights.Do(name, func() (any, error) {
+			number := c.flown.Add(1)
+			return flight{number, c.carryOut(database, p, session)}, nil
+		})
+		f := result.(flight)
+		if f.number > asked || f.refusal != nil && f.refusal.Code != CodeNotHolder {
+			return f.refusal
+		}
+	}
 }
 
 // carryOut runs one claim and has the Observer told.
