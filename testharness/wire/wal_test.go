@@ -14,10 +14,12 @@ const (
 	// All that was committed is flushed by a commit that comes later.
 	walFlushSQL = "SELECT pg_logical_emit_message(true, 'harness', '')"
 	// Of each transaction what it wrote, by PostgreSQL's write-ahead log: locks and
-	// commits are no writes, nor is what a look at a page changes on it.
+	// commits are no writes, nor is what a look at a page changes on it: a reader may
+	// prune what is dead there (Heap2 PRUNE, from 17 on PRUNE_ON_ACCESS).
 	walWrittenSQL = `SELECT format('transaction %s: %s %s %s', xid, resource_manager, record_type, block_ref)
 		FROM pg_get_wal_records_info($1, pg_current_wal_flush_lsn())
 		WHERE xid::text = ANY($2) AND resource_manager NOT IN ('Transaction', 'Standby', 'XLOG')
+			AND NOT (resource_manager = 'Heap2' AND record_type IN ('PRUNE', 'PRUNE_ON_ACCESS'))
 			AND NOT ($3 AND resource_manager = 'Heap' AND record_type = 'DELETE'
 				AND (SELECT every(m[1]::bigint < 16384) FROM regexp_matches(block_ref, 'rel \d+/\d+/(\d+)', 'g') AS m))
 		ORDER BY start_lsn`
