@@ -150,18 +150,24 @@ func TestSession_TracesPipelines(t *testing.T) {
 	s.holders.hold("k", 1)
 	c := s.session(0, "k", 1)
 	spans.take(t, 1)
+	s.exec("CREATE TABLE held (i int)")
+	s.exec("BEGIN; LOCK TABLE held")
 	pipeline := c.PgConn().StartPipeline(t.Context())
-	for i := range 3 {
-		pipeline.SendQueryParams(fmt.Sprintf("INSERT INTO t VALUES (%d, 'x')", i)+traced(fmt.Sprint("p", i)), nil, nil, nil, nil)
+	for i, table := range []string{"t (id)", "held", "t (id)"} {
+		pipeline.SendQueryParams(fmt.Sprintf("INSERT INTO %s VALUES (%d)", table, i)+traced(fmt.Sprint("p", i)), nil, nil, nil, nil)
 		pipeline.SendPipelineSync()
 	}
 	if err := pipeline.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	if got, want := brief(spans.take(t, 1)), "transaction p0 1 k=1"; got != want {
+		t.Errorf("while the second waits for a lock: got %s, want %s", got, want)
+	}
+	s.exec("COMMIT")
 	if err := pipeline.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := brief(spans.take(t, 3)), "transaction p0 1 k=1, transaction p1 1 k=1, transaction p2 1 k=1"; got != want {
+	if got, want := brief(spans.take(t, 2)), "transaction p1 1 k=1, transaction p2 1 k=1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	tx, err := c.BeginTx(t.Context(), pgx.TxOptions{})
