@@ -43,7 +43,7 @@ func TestCompletion_InShells(t *testing.T) {
 				{"fenceproxy hea\t", "fenceproxy health "},
 				{"fenceproxy lock job:1 --on-l\t", "--on-lost "},
 				{"fenceproxy lock job:1 --on-lost k\t", "--on-lost kill "},
-				{"fenceproxy demo lost-\t\t", "lost-"},
+				{"fenceproxy demo lost-\t", "demo lost-claim "},
 				{"fenceproxy serve --config sett\t", "--config settings.yaml"},
 				{"fenceproxy lock job:1 -- fencep\t", "-- fenceproxy"},
 				{"fenceproxy completion f\t", "completion fish "},

@@ -21,10 +21,14 @@
 // is the way behind a pooler that shares sessions.
 //
 // A tag is the setting fence.tokens of the session. What else the session presents,
-// such as fence.key by PGOPTIONS, is left alone and counts too; a lock that the session
-// took with fence.acquire is in fence.tokens, and given back when Tag sets it. A connection that is
-// acquired under another context than that of the work is not tagged: a policy of
-// untagged_writes: reject has the proxy refuse what is written through one.
+// such as fence.key by PGOPTIONS, is left alone and counts too; a lock that the
+// session took with fence.acquire is in fence.tokens, and given back when Tag sets it.
+//
+// A connection that is acquired under another context than that of the work is not
+// tagged: a policy of untagged_writes: reject has the proxy refuse what is written
+// through one. database/sql is such a case: it may open a connection for one query
+// under a context of its own, so there each transaction is tagged by its first
+// statement.
 //
 // It adds nothing to what package leases believes, and asks etcd nothing itself.
 package fencepgx
