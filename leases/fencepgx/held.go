@@ -9,8 +9,8 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 )
 
-// ErrNoLock: the context is not that of work under a lock, so there is nothing to
-// present.
+// ErrNoLock says that the context is not that of work under a lock, so that there is
+// nothing to present.
 var ErrNoLock = errors.New("the context has no lock")
 
 // heldKey is the context key of a held.
