@@ -94,7 +94,8 @@ release: ## dist/: archives and Debian packages for amd64 and arm64, lists of co
 	@testharness/setup.sh go release
 	@GO="$(GO)" ARCHS="$(ARCHS)" deploy/release.sh dist
 
-release-check: release ## the same commit again, in another folder and from nothing: the same bytes
+release-check: release ## the same commit again, in another folder and from nothing: the same bytes; packages by Lintian
+	@testharness/setup.sh lintian
 	@GO="$(GO)" ARCHS="$(ARCHS)" deploy/again.sh dist
 
 fuzz: ## each fuzz target for FUZZ_TIME (20s)

@@ -25,7 +25,13 @@ umask 022
 
 build() { CGO_ENABLED=0 GOFLAGS='' $GO build -trimpath -buildvcs=true -ldflags='-s -w' -o "$stage/$1" ./cmd/fenceproxy; }
 
-gzip -9n <CHANGELOG.md >"$stage/changelog.gz"
+# debian_changelog prints what Debian's tools read of a package's version.
+debian_changelog() {
+	printf 'fenceproxy (%s) unstable; urgency=medium\n\n  * What users observe is in CHANGELOG.md.gz beside this file.\n\n' "$VERSION"
+	printf ' -- %s  %s\n' "$(sed -n 's/^maintainer: //p' deploy/debian/nfpm.yaml)" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
+}
+
+gzip -9n <CHANGELOG.md >"$stage/CHANGELOG.md.gz"
 # The program that can run here tells what people and shells ask about it.
 build here
 mkdir "$stage/man" "$stage/completions"
@@ -50,6 +56,7 @@ for ARCH in $ARCHS; do
 
 	# Debian's ~ sorts before the release, as the - of a version's suffix does.
 	VERSION=$(echo "${version#v}" | tr - '~')
+	debian_changelog | gzip -9n >"$stage/changelog.gz"
 	$GO run $nfpm package --config deploy/debian/nfpm.yaml --packager deb --target "$dist/fenceproxy_${VERSION}_$ARCH.deb" >/dev/null
 	$GO run $sbom bin -json -noserial -notimestamp -version "$version" -output "$dist/$name.cdx.json" "$stage/fenceproxy" 2>"$stage/sbom.log" ||
 		{ cat "$stage/sbom.log" >&2; exit 1; }

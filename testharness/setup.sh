@@ -12,6 +12,7 @@
 #   lint      shellcheck and git
 #   deploy    systemd-analyze and promtool, which look at what deploy/ has
 #   release   git and GNU tar
+#   lintian   Lintian, which looks at Debian packages
 #   peers     PgBouncer and HAProxy, which benchmarks measure beside the proxy
 #   browser   Chromium, Node.js and Playwright, which make dashboard looks at the page with
 #   clients   the languages and drivers of those that $CLIENTS names (all)
@@ -248,15 +249,19 @@ need_release() {
 	provide "GNU tar, for make release" 'tar --version | grep GNU' tar
 }
 
+need_lintian() {
+	provide "Lintian, for make release-check" 'has lintian' lintian
+}
+
 need_lint() {
 	provide "git, for make lint" 'has git' git
 	provide "shellcheck, for make lint" 'has shellcheck' shellcheck
 }
 
-[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|python|shells|lint|browser|clients|peers|deploy|release ..."
+[ $# -gt 0 ] || die "usage: setup.sh go|cc|postgres|etcdctl|python|shells|lint|browser|clients|peers|deploy|release|lintian ..."
 for need in "$@"; do
 	case $need in
-	go | cc | postgres | etcdctl | python | shells | lint | browser | clients | peers | deploy | release) "need_$need" ;;
-	*) die "unknown need $need: go, cc, postgres, etcdctl, python, shells, lint, browser, clients, peers, deploy or release" ;;
+	go | cc | postgres | etcdctl | python | shells | lint | browser | clients | peers | deploy | release | lintian) "need_$need" ;;
+	*) die "unknown need $need: go, cc, postgres, etcdctl, python, shells, lint, browser, clients, peers, deploy, release or lintian" ;;
 	esac
 done
