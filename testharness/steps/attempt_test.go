@@ -28,6 +28,7 @@ type attempt struct {
 	seq      int64
 	unseenOp *history.Op
 	refusal  fencing.Code // of a tag at startup, which is a warning
+	said     string       // with the last error
 	broken   bool         // the session is gone, or was told no
 }
 
@@ -75,11 +76,11 @@ func (a *attempt) answer() (code fencing.Code, row []string, ok bool) {
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
 			if code == "" {
-				code = fencing.Code(m.Code)
+				code, a.said = fencing.Code(m.Code), m.Message+" "+m.Detail
 			}
 		case *pgproto3.NoticeResponse:
 			if strings.HasPrefix(m.Code, "LF") {
-				a.refusal = fencing.Code(m.Code)
+				a.refusal, a.said = fencing.Code(m.Code), m.Message+" "+m.Detail
 			}
 		case *pgproto3.CommandComplete:
 			rolledBack = string(m.CommandTag) == "ROLLBACK"

@@ -190,7 +190,7 @@ func (p *play) went(a *attempt) error {
 	defer p.mu.Unlock()
 	for _, op := range p.ops {
 		if op.Worker == a.name && op.Outcome != history.OutcomeOK {
-			return fmt.Errorf("%s", op)
+			return fmt.Errorf("%s: %s", op, a.said)
 		}
 	}
 	return fmt.Errorf("its login failed")
