@@ -63,7 +63,7 @@ func (f found) words(s standing) string {
 	case standsStale:
 		return fmt.Sprintf("token %s was accepted, so its writes are refused", f.mark.Token)
 	case standsAccepted:
-		return "accepted; etcd can't be asked who holds the lock"
+		return "etcd can't be asked who holds the lock"
 	case standsHolder:
 		return "holds the lock"
 	case standsGone:

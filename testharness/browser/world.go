@@ -86,6 +86,7 @@ type request struct {
 	// Token is what a session presents; "" is that of the lock called Name.
 	Token string
 	SQL   string
+	Times int // how often to run it; 0 is once
 	Flags []string
 }
 
@@ -164,13 +165,16 @@ func (w *world) connect(q request) (any, error) {
 	return nil, nil
 }
 
-// run runs SQL in a session, and answers with the SQLSTATE of an error.
+// run runs SQL in a session, and answers with the SQLSTATE of the last error.
 func (w *world) run(q request) (any, error) {
 	s := w.sessions[q.Name]
 	if s == nil {
 		return nil, fmt.Errorf("no session is called %q", q.Name)
 	}
-	_, err := s.conn.Exec(w.ctx, q.SQL, pgx.QueryExecModeSimpleProtocol)
+	var err error
+	for range max(q.Times, 1) {
+		_, err = s.conn.Exec(w.ctx, q.SQL, pgx.QueryExecModeSimpleProtocol)
+	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		return refused.Code, nil

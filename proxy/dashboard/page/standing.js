@@ -96,7 +96,7 @@ function fillSession(row, s, at) {
   replace(row.cells[1].firstElementChild, who);
   const open = s.transaction ? `transaction open for ${span(at - s.transaction)}` : "";
   replace(row.cells[2].firstElementChild, [s.state, open && make("small", {}, open)]);
-  replace(row.cells[3].firstElementChild, (s.tag ?? []).map((p) => make("div", { class: "tag" }, stranger(p.key), ` ${p.token}`)));
+  replace(row.cells[3].firstElementChild, s.tag ? s.tag.map((p) => make("div", { class: "tag" }, stranger(p.key), ` ${p.token}`)) : ["–"]);
   replace(row.cells[4].firstElementChild, [stranger(s.remote), s.pid && make("small", {}, `process ${s.pid}`)]);
   setText(row.cells[5], s.since ? span(at - s.since) : "–");
 }

@@ -74,6 +74,8 @@ test("the timeline of a key", async () => {
   await comes(page, "#timeline-list li", "was accepted");
   assert.equal(await key(page, "order:8472").first().locator("button.key").getAttribute("aria-pressed"), "true");
   await picture(page, "timeline");
+  await page.evaluate(() => scrollTo(0, 0));
+  await picture(page, "docs", false);
   const linked = await open(browser, page.url());
   await comes(linked, "#timeline-head", "Timeline of order:8472");
   await linked.context().close();
@@ -130,6 +132,26 @@ test("a restart of the proxy: it says so, and goes on", async () => {
   await ask("connect", { name: "worker-4", key: "order:9", token });
   await comes(page, "#events li", "order:9");
   await picture(page, "restarted");
+});
+
+test("a page that nobody sees asks for nothing, and is told what it has missed", async () => {
+  const hide = (hidden) => page.evaluate((hidden) => {
+    Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+  await ask("connect", { name: "worker-5", key: "order:9", token: "1" });
+  await hide(true);
+  await page.waitForTimeout(2500); // the last question is answered
+  const asked = [];
+  page.on("request", (r) => asked.push(r.url()));
+  for (let i = 0; i < 52; i++) {
+    assert.match(await ask("run", { name: "worker-5", sql: "UPDATE orders SET status = 'lost'", times: 10 }), /^LF00/);
+  }
+  assert.deepEqual(asked, []);
+  await hide(false);
+  await comes(page, "#events li", /\d+ events in between aren't kept any more/);
+  await comes(page, "#link", "Live");
+  await ask("leave", { name: "worker-5" });
 });
 
 test("by keyboard alone", async () => {
