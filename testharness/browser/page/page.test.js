@@ -74,8 +74,12 @@ test("the timeline of a key", async () => {
   await comes(page, "#timeline-list li", "was accepted");
   assert.equal(await key(page, "order:8472").first().locator("button.key").getAttribute("aria-pressed"), "true");
   await picture(page, "timeline");
+  await page.getByLabel("Filter by key").fill("order");
+  await comes(page, "#keys-note", "2 keys of");
   await page.evaluate(() => scrollTo(0, 0));
   await picture(page, "docs", false);
+  await page.getByLabel("Filter by key").fill("");
+  await page.locator("#timeline-head").focus();
   const linked = await open(browser, page.url());
   await comes(linked, "#timeline-head", "Timeline of order:8472");
   await linked.context().close();
