@@ -440,3 +440,24 @@ func TestClaimer_FullOfWaitingClaims(t *testing.T) {
 		}
 	}
 }
+
+// A claim whose connection breaks, again and again, goes on over another one.
+func TestClaimer_ConnectionBreaksAgain(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.claim("a", 9)
+	stale := s.begun("a", 9, 1)
+	c := s.claimer(holder("a", 10), claimTimeout(deadline), evictAfter(deadline))
+	answer := start(t, c, "a", 10)
+	root := s.root()
+	for range 3 {
+		s.waiting(1)
+		s.exec(root, "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '"+fencing.ClaimApplication+"'")
+	}
+	s.waiting(1)
+	s.unanswered(answer)
+	s.exec(stale, "COMMIT")
+	if err := s.answered(answer); err != nil {
+		t.Error(err)
+	}
+}

@@ -12,6 +12,10 @@ import (
 // watchEvery is how often a claim that has to wait looks at what blocks it.
 const watchEvery = 20 * time.Millisecond
 
+// brokenTries is how often a claim starts over because its connection broke: once
+// for one that was kept and broke before, and again for what breaks meanwhile.
+const brokenTries = 3
+
 // errOvertaken breaks off a claim whose token the mark has reached.
 var errOvertaken = errors.New("the mark has reached the token")
 
@@ -38,7 +42,7 @@ func (c *Claimer) raise(ctx context.Context, database string, p Pair, v Verifica
 			return raised{}, c.timedOut(database, p, w, err)
 		case w.overtaken, hasCode(err, codeDeadlock):
 			continue // when overtaken, to be told without waiting how the mark is
-		case !answered(err) && broken == 0:
+		case !answered(err) && broken < brokenTries:
 			// The connection broke, perhaps before this claim: PostgreSQL was
 			// restarted. A claim that did commit is answered "held". The other
 			// connections that were kept are as old.
