@@ -128,7 +128,7 @@ func (c *serveCommand) addFlags(flags *pflag.FlagSet) {
 	c.admin.add(flags)
 	flags.StringVar(&c.authFile, "auth-file", "", "a `FILE` in the format of PgBouncer's userlist.txt, to verify SCRAM passwords over TLS by, read again when it changes; PostgreSQL's roles are asked without one")
 	flags.Var(&c.listen, "listen", "where PostgreSQL clients connect")
-	flags.VarPF(&c.insecureListen, "insecure-listen", "", "also where other machines reach it, although clients needn't encrypt").NoOptDefVal = "true"
+	flags.VarPF(&c.insecureListen, "insecure-listen", "", "listen where other machines reach it, although clients can't encrypt").NoOptDefVal = "true"
 	flags.StringVar(&c.embedDir, "embed-etcd", "", "run a single-node etcd in this process, with its data in `DIR`, instead of --etcd")
 	flags.Var(&c.etcdListen, "etcd-listen", "where the embedded etcd listens (loopback only)")
 	flags.Var(&c.evictAfter, "evict-after", "how long a claim waits for stale transactions before it ends them")

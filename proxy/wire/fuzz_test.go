@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"testing/iotest"
 
@@ -157,6 +158,31 @@ func FuzzReadStartup(f *testing.F) {
 		got, err := wire.ReadStartup(append(again, 0))
 		if err != nil || len(got) != len(params) {
 			t.Errorf("read again: got %q, %v, want %q", got, err, params)
+		}
+	})
+}
+
+// FuzzReadRow: no body breaks what reads a row, and what was read of one, put
+// together again, is read as the same.
+func FuzzReadRow(f *testing.F) {
+	f.Add([]byte("\x00\x02\x00\x00\x00\x02ab\xff\xff\xff\xff"))
+	f.Add([]byte("\x00\x01\xff\xff\xff\xfe"))
+	f.Add([]byte("\xff\xff\x80\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		row, err := wire.ReadRow(body)
+		if err != nil {
+			if !errors.Is(err, wire.ErrLength) || row != nil {
+				t.Errorf("got %q with %v", row, err)
+			}
+			return
+		}
+		values := make([][]byte, len(row))
+		for i, v := range row {
+			values[i] = []byte(v)
+		}
+		again, err := wire.ReadRow(wire.AppendRow(nil, values)[wire.HeaderLen:])
+		if err != nil || !slices.Equal(again, row) {
+			t.Errorf("read again: got %q, %v, want %q", again, err, row)
 		}
 	})
 }
