@@ -107,9 +107,11 @@ func (c *lockCommand) run(ctx context.Context) error {
 	defer client.Close()
 	locker := leases.NewLocker(client)
 	locker.Prefix, locker.TTL = c.etcd.prefix, time.Duration(c.ttl)
-	// Caught from here on, so that none ends this process and leaves a command
-	// behind without its lock.
-	signals := catchForCommand()
+	// Those that end ctx are caught from here on: one that comes with the lock
+	// is the command's. SIGPIPE, which a line to a closed standard error brings,
+	// must never end this process before the command.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, endSignals(syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)...)
 	defer signal.Stop(signals)
 	lease, err := c.acquire(ctx, locker)
 	if errors.Is(err, leases.ErrUnavailable) {
@@ -122,6 +124,8 @@ func (c *lockCommand) run(ctx context.Context) error {
 		_ = c.release(lease) // it frees itself otherwise
 		return context.Cause(ctx)
 	}
+	// The others that people send. Up to now SIGQUIT ends the wait, at once.
+	signal.Notify(signals, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	child, err := startChild(c.argv, lockEnv(os.Environ(), c.key, lease.Token()))
 	if err != nil {
 		_ = c.release(lease) // the command's failure is what counts
@@ -129,16 +133,6 @@ func (c *lockCommand) run(ctx context.Context) error {
 		return startFailure(err)
 	}
 	return c.hold(lease, child, signals)
-}
-
-// catchForCommand catches the signals that end this process by default and that
-// people send; the command gets them. SIGPIPE, which a line to a closed standard
-// error brings, isn't passed on: it would end this process before the command.
-func catchForCommand() chan os.Signal {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, endSignals(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)...)
-	return signals
 }
 
 func (c *lockCommand) acquire(ctx context.Context, locker *leases.Locker) (*leases.Lease, error) {

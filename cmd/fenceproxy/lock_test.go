@@ -173,14 +173,22 @@ func TestLock_InterruptedWhileWaiting(t *testing.T) {
 	etcd := startEtcd(t)
 	client := etcdClient(t, etcd)
 	hold(t, client, "job:1")
-	p := start(t, nil, lockArgs(etcd, "job:1", "--wait", "1m", "--", "true")...)
-	poll.Until(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
-	p.signal(syscall.SIGTERM)
-	if code := p.wait(); code != 1 {
-		t.Errorf("got exit %d: %s", code, p.stderr.String())
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		p := start(t, nil, lockArgs(etcd, "job:1", "--wait", "1m", "--", "true")...)
+		poll.Until(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
+		p.signal(sig)
+		if code := p.wait(); code != 1 {
+			t.Errorf("%v: got exit %d: %s", sig, code, p.stderr.String())
+		}
+		if left := holderKeys(t, client, "job:1"); len(left) != 1 {
+			t.Errorf("%v: got %v in line, want the holder only", sig, left)
+		}
 	}
-	if left := holderKeys(t, client, "job:1"); len(left) != 1 {
-		t.Errorf("got %v in line, want the holder only", left)
+	p := start(t, nil, lockArgs(etcd, "job:1", "--wait", "1h", "--", "true")...)
+	poll.Until(t, "a waiter", func() bool { return len(holderKeys(t, client, "job:1")) == 2 })
+	p.signal(syscall.SIGQUIT)
+	if code := p.wait(); code == 0 {
+		t.Error("SIGQUIT: got exit 0")
 	}
 }
 
