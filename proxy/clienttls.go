@@ -170,3 +170,6 @@ func (u *peeked) Read(p []byte) (int, error) {
 	u.bytes = u.bytes[n:]
 	return n, nil
 }
+
+// NetConn returns the connection below.
+func (u *peeked) NetConn() net.Conn { return u.Conn }

@@ -45,6 +45,7 @@ var (
 // the session's mu. A message costs a count: the clock is the sweeper's.
 type idleness struct {
 	waiting bool   // the request pump waits for the client's next message
+	resting bool   // it does so in the lobby, or is on its way there
 	segment bool   // in the middle of a segment
 	turn    uint64 // counts the waits
 
@@ -143,6 +144,9 @@ func (s *session) wait() error {
 		return errDrained
 	}
 	s.idle.waiting, s.idle.segment = true, s.segment.open
+	if s.idle.resting { // the same wait goes on
+		return errResting
+	}
 	s.idle.turn++
 	return nil
 }
@@ -153,7 +157,7 @@ func (s *session) waited(came bool) {
 	defer s.mu.Unlock()
 	s.idle.waiting = false
 	if came {
-		s.idle.expired = nil // just in time
+		s.idle.expired, s.idle.resting = nil, false // just in time
 	}
 	if s.cut == nil && (!s.over || s.ending != nil) { // or the past deadline ends the pump
 		s.client.SetReadDeadline(noDeadline)
@@ -195,9 +199,12 @@ func (s *session) sweep(now time.Time) {
 	if !s.over && s.status != wire.StatusIdle {
 		limit, why = s.srv.settings().IdleTransactionTimeout, errIdleTransaction
 	}
-	if limit > 0 && now.Sub(i.since) >= limit {
+	switch idle := now.Sub(i.since); {
+	case limit > 0 && idle >= limit:
 		i.expired = why
 		s.client.SetReadDeadline(longAgo)
+	case s.srv.RestAfter > 0 && idle >= s.srv.RestAfter:
+		s.restLocked()
 	}
 }
 

@@ -24,8 +24,11 @@ var (
 // takes no more; unless the client is owed an answer, it ends the request pump
 // too.
 func (s *session) replies() {
-	defer close(s.replied)
 	err := s.pumpReplies()
+	if err == errResting {
+		return
+	}
+	defer close(s.replied)
 	s.backendEnded = errors.Is(err, io.EOF)
 	s.mu.Lock()
 	s.over = true
@@ -71,7 +74,7 @@ func (s *session) nextReply() error {
 	}
 	t, n, err := s.fromBackend.Next()
 	if err != nil {
-		return err
+		return s.orRest(err)
 	}
 	switch t {
 	case wire.ErrorResponse:

@@ -26,7 +26,7 @@ const (
 var errProtocol = errors.New("client broke the protocol")
 
 // requests is the request pump. It returns nil when the client said goodbye,
-// io.EOF when it just left.
+// io.EOF when it just left, errResting when it is at rest.
 func (s *session) requests() error {
 	for {
 		t, n, err := s.next()
@@ -63,7 +63,7 @@ func (s *session) next() (t byte, n int, err error) {
 		return s.fromClient.Next()
 	}
 	_ = s.flush() // a backend that is gone answers through the next push
-	if err := s.wait(); err != nil {
+	if err := s.wait(); err != nil && (err != errResting || s.restRequests()) {
 		return 0, 0, err
 	}
 	t, n, err = s.fromClient.Next()

@@ -14,6 +14,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/console"
 	"github.com/fenceproxy/fenceproxy/proxy/live"
+	"github.com/fenceproxy/fenceproxy/proxy/lobby"
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
 )
 
@@ -23,6 +24,7 @@ const (
 	DefaultDialTimeout  = 10 * time.Second
 	// DefaultCancelTimeout bounds the delivery of a cancel request.
 	DefaultCancelTimeout = 5 * time.Second
+	DefaultRestAfter     = 10 * time.Second
 )
 
 // Claims carries claims out. *fencing.Claimer is one.
@@ -63,6 +65,9 @@ type Server struct {
 	// see newcomers.
 	MaxNewcomers     int
 	NewcomerPatience time.Duration
+	// RestAfter is how long a session is idle before it gives its goroutines up,
+	// where the system allows it. 0 is never.
+	RestAfter time.Duration
 
 	reloaded atomic.Pointer[Settings] // nil: Settings count
 
@@ -79,6 +84,8 @@ type Server struct {
 	relayed   traffic // of sessions that have ended
 	admitted  int     // sessions that count towards MaxConnections
 
+	lobby       *lobby.Lobby // where idle sessions rest, nil: nowhere; set before there are any
+	relief      relief
 	handshaking handshaking
 	observer    observer
 
@@ -106,6 +113,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		Settings:      Settings{LoginTimeout: DefaultLoginTimeout, Sockets: DefaultSockets(), Lending: DefaultLending()},
 		DialTimeout:   DefaultDialTimeout,
 		CancelTimeout: DefaultCancelTimeout,
+		RestAfter:     DefaultRestAfter,
 		MaxNewcomers:  DefaultMaxNewcomers, NewcomerPatience: DefaultNewcomerPatience,
 		newcomers: newcomers{left: make(chan struct{})},
 		resweep:   make(chan struct{}),
@@ -128,6 +136,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		return nil
 	}
 	s.listeners[ln] = struct{}{}
+	s.openLobbyLocked()
 	s.mu.Unlock()
 	defer ln.Close()
 	defer s.startSweeper()()
@@ -179,7 +188,7 @@ func (s *Server) start(conn net.Conn) {
 		return
 	}
 	s.nextID++
-	ses := newSession(s, conn, s.nextID)
+	ses := newSession(s, lobby.Wrap(conn), s.nextID)
 	s.sessions[ses] = struct{}{}
 	s.newcomers.add(ses)
 	ses.running = &s.wg
@@ -248,6 +257,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-done:
 		s.cancel()
 		s.road.close()
+		s.closeLobby()
 		return nil
 	case <-ctx.Done():
 		cut := s.cutOff(context.Cause(ctx), done)
@@ -322,6 +332,7 @@ func (s *Server) Close() error {
 	s.wg.Wait()
 	s.late.Wait()
 	s.road.close()
+	s.closeLobby()
 	return nil
 }
 

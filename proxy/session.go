@@ -191,14 +191,25 @@ func (s *session) end(left bool) {
 // serve runs a session that has been opened, until its end.
 func (s *session) serve() {
 	s.tellStart()
-	var err error
 	if s.console {
-		err = s.serveConsole()
-	} else {
-		go s.replies()
-		err = s.requests()
-		s.finish(err)
+		s.leave(s.serveConsole())
+		return
 	}
+	go s.replies()
+	s.serveOn()
+}
+
+// serveOn runs the request pump, from the beginning or after a rest.
+func (s *session) serveOn() {
+	err := s.requests()
+	if err == errResting {
+		return
+	}
+	s.finish(err)
+	s.leave(err)
+}
+
+func (s *session) leave(err error) {
 	s.tellEnd(err)
 	s.end(clientLeft(err))
 }

@@ -1,10 +1,14 @@
 package proxy
 
-import "time"
+import (
+	"time"
 
-// The sweeper looks at all sessions this many times within the shorter of the
-// two idle timeouts, but not more often than a machine can take nor less often
-// than a person would wait for.
+	"github.com/fenceproxy/fenceproxy/proxy/lobby"
+)
+
+// The sweeper looks at all sessions this many times within the shortest of the
+// two idle timeouts and the time until a rest, but not more often than a machine
+// can take nor less often than a person would wait for.
 const (
 	sweepsPerTimeout = 10
 	sweepAtLeast     = time.Second
@@ -12,7 +16,7 @@ const (
 )
 
 // startSweeper ends sessions that are idle for too long, while there is such a
-// thing, until the function that it returns is called.
+// thing, and has others rest, until the function that it returns is called.
 func (s *Server) startSweeper() (stop func()) {
 	stopping, stopped := make(chan struct{}), make(chan struct{})
 	go s.sweepUntil(stopping, stopped)
@@ -22,17 +26,19 @@ func (s *Server) startSweeper() (stop func()) {
 	}
 }
 
-// sweepEvery is the time between two rounds, 0 if no session is too idle.
+// sweepEvery is the time between two rounds, 0 if there is nothing to look for.
 func (s *Server) sweepEvery() time.Duration {
 	now := s.settings()
-	shorter := now.ClientIdleTimeout
-	if t := now.IdleTransactionTimeout; shorter == 0 || t > 0 && t < shorter {
-		shorter = t
+	var shortest time.Duration
+	for _, t := range []time.Duration{now.ClientIdleTimeout, now.IdleTransactionTimeout, s.RestAfter} {
+		if t > 0 && (shortest == 0 || t < shortest) {
+			shortest = t
+		}
 	}
-	if shorter == 0 {
+	if shortest == 0 {
 		return 0
 	}
-	return min(max(shorter/sweepsPerTimeout, sweepAtMost), sweepAtLeast)
+	return min(max(shortest/sweepsPerTimeout, sweepAtMost), sweepAtLeast)
 }
 
 // sweepUntil returns when stopping is closed.
@@ -50,6 +56,7 @@ func (s *Server) sweepUntil(stopping <-chan struct{}, stopped chan<- struct{}) {
 		case <-changed:
 		case now := <-tick:
 			s.sweep(now)
+			s.relieve(now)
 		}
 	}
 }
@@ -60,4 +67,20 @@ func (s *Server) sweep(now time.Time) {
 	for ses := range s.sessions {
 		ses.sweep(now)
 	}
+}
+
+// openLobbyLocked makes the place where idle sessions rest, before there are any.
+// Where there can be none they keep their goroutines. The caller holds mu.
+func (s *Server) openLobbyLocked() {
+	if s.RestAfter > 0 && s.lobby == nil {
+		s.lobby, _ = lobby.New()
+	}
+}
+
+// closeLobby is called when there are no sessions any more.
+func (s *Server) closeLobby() {
+	s.mu.Lock()
+	l := s.lobby
+	s.mu.Unlock()
+	_ = l.Close()
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/proxy/lobby"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
@@ -94,6 +95,7 @@ func (e Endpoint) connect(ctx context.Context, timeout time.Duration) (net.Conn,
 	if err != nil {
 		return nil, unaddressed(err)
 	}
+	conn = lobby.Wrap(conn)
 	if e.TLS == nil {
 		return conn, nil
 	}

@@ -5,12 +5,17 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/fenceproxy/fenceproxy/proxy/lobby"
 )
 
 // plain returns the way to a socket's descriptor, nil if conn isn't a plain
 // socket.
 func plain(conn any) syscall.RawConn {
 	var raw syscall.RawConn
+	if c, ok := conn.(*lobby.Conn); ok {
+		conn = c.NetConn()
+	}
 	switch c := conn.(type) {
 	case *net.TCPConn:
 		raw, _ = c.SyscallConn()

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+
+	"github.com/fenceproxy/fenceproxy/proxy/lobby"
 )
 
 // Errors of a Reader.
@@ -204,6 +207,10 @@ func (r *Reader) fill(n int) error {
 		m, err := r.read(r.w)
 		r.w += m
 		if err != nil && r.w-r.r < n {
+			// One that is about to come doesn't go to rest within a message.
+			if (r.begun || r.r < r.w) && errors.Is(err, os.ErrDeadlineExceeded) && lobby.Of(r.src).Nudged() {
+				continue
+			}
 			if errors.Is(err, io.EOF) {
 				return io.ErrUnexpectedEOF
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy"
@@ -23,7 +24,7 @@ func TestScripts_Secure(t *testing.T) {
 }
 
 // TestScripts_OverTLS plays the scripts whose sessions begin as usual once
-// more, with TLS on every leg.
+// more, with TLS on every leg, and with sessions that rest whenever they can.
 func TestScripts_OverTLS(t *testing.T) {
 	var usual []*wire.Script
 	for _, s := range scripts(t, "testdata") {
@@ -63,6 +64,7 @@ func newSecureRig(t *testing.T, databases ...string) *rig {
 		server.TLS = proxy.ClientTLS{Mode: proxy.TLSAllow, Config: func() *tls.Config { return shown }}
 		server.Upstream[0].Ways[0].TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "db.example"}
 		server.Secrets = roles{store}
+		server.RestAfter = time.Millisecond
 	}, databases...)
 }
 
