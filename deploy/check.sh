@@ -23,7 +23,7 @@ echo "Docker"
 (cd deploy/check && $GO build -o "$work/check" .)
 "$work/check" dockerfile deploy/Dockerfile
 # What the program is made of is not left out.
-for left in $(grep '^[a-z]*$' deploy/Dockerfile.dockerignore); do
+grep '^[a-z]*$' deploy/Dockerfile.dockerignore | while read -r left; do
 	if $GO list -deps ./cmd/fenceproxy | grep "^$($GO list -m)/$left/"; then
 		echo "deploy/Dockerfile.dockerignore leaves out $left, which the program is made of" >&2
 		exit 1

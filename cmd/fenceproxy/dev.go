@@ -91,7 +91,8 @@ func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer c.show(s, p, adminPort)()
+	stop := c.show(s, p, adminPort)
+	defer func() { err = errors.Join(err, stop()) }()
 	p.Serve()
 	if _, err := io.WriteString(stdout, c.guide(s, p, adminPort)); err != nil {
 		return err
@@ -120,7 +121,7 @@ func furnish(ctx context.Context, s *stack.Stack) error {
 
 // show answers on the admin port until the function that it returns is called, as
 // serve does.
-func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener) (stop func()) {
+func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener) (stop func() error) {
 	registry := prometheus.NewRegistry()
 	logger := slog.New(slog.DiscardHandler)
 	p.Claimer.Observer = newClaimObserver(logger, registry, p.Server.Journal)
@@ -132,9 +133,9 @@ func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener) (stop
 	admin.count(registry)
 	served := make(chan error, 1)
 	go func() { served <- admin.serve(ln) }()
-	return func() {
+	return func() error {
 		admin.close()
-		<-served
+		return <-served
 	}
 }
 
