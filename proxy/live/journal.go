@@ -1,22 +1,22 @@
 package live
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 	"sync"
 	"time"
 )
 
-// The events that a Journal keeps.
+// The events that a Journal keeps: of each sort so many, so that none pushes out
+// another. A worker that is refused again and again leaves what it was superseded by.
 const (
-	// DefaultRecent is how many claims, refusals and evictions, for readers who
-	// follow.
+	// DefaultRecent is how many accepted claims and evictions.
 	DefaultRecent = 1000
-	// DefaultSessions is how many begins and ends of sessions; others aren't pushed
-	// out by clients that come and go.
-	DefaultSessions = 500
-	// DefaultRefusals is how many refused statements; other events don't push
-	// them out.
+	// DefaultRefusals is how many refused statements, and as many refused claims.
 	DefaultRefusals = 1000
+	// DefaultSessions is how many begins and ends of sessions.
+	DefaultSessions = 500
 )
 
 // A Journal keeps the last events. Whoever adds one never waits for a reader: each
@@ -25,14 +25,32 @@ type Journal struct {
 	mu       sync.Mutex
 	last     uint64 // number of the last event
 	recent   ring
-	sessions ring
 	refusals ring
+	claims   ring // refused ones
+	sessions ring
 	changed  chan struct{} // closed at the next event; nil: nobody waits for it
 }
 
 // NewJournal returns an empty Journal of the default lengths.
 func NewJournal() *Journal {
-	return &Journal{recent: ring{most: DefaultRecent}, sessions: ring{most: DefaultSessions}, refusals: ring{most: DefaultRefusals}}
+	return &Journal{
+		recent: ring{most: DefaultRecent}, refusals: ring{most: DefaultRefusals},
+		claims: ring{most: DefaultRefusals}, sessions: ring{most: DefaultSessions},
+	}
+}
+
+// of is where events of a kind are kept.
+func (j *Journal) of(k Kind) *ring {
+	switch k {
+	case SessionStarted, SessionEnded:
+		return &j.sessions
+	case StatementRefused:
+		return &j.refusals
+	case ClaimRefused:
+		return &j.claims
+	default:
+		return &j.recent
+	}
 }
 
 // Add takes an event, and gives it its number and its time.
@@ -42,15 +60,7 @@ func (j *Journal) Add(e Event) {
 	defer j.mu.Unlock()
 	j.last++
 	e.Number, e.At = j.last, time.Now()
-	switch e.Kind {
-	case SessionStarted, SessionEnded:
-		j.sessions.add(e)
-	case StatementRefused:
-		j.refusals.add(e)
-		j.recent.add(e)
-	default:
-		j.recent.add(e)
-	}
+	j.of(e.Kind).add(e)
 	if j.changed != nil {
 		close(j.changed)
 		j.changed = nil
@@ -60,30 +70,23 @@ func (j *Journal) Add(e Event) {
 // After returns the events that followed the one with a number, the oldest first,
 // and how many more there were that are kept no longer. After 0 are all.
 func (j *Journal) After(number uint64) (events []Event, missed uint64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if number >= j.last {
+	events, last := j.copyAfter(number)
+	if number >= last {
 		return nil, 0
 	}
-	events = merge(j.recent.after(number), j.sessions.after(number))
-	return events, j.last - number - uint64(len(events))
+	slices.SortFunc(events, func(a, b Event) int { return cmp.Compare(a.Number, b.Number) })
+	return events, last - number - uint64(len(events))
 }
 
-// merge puts events in the order of their numbers.
-func merge(a, b []Event) []Event {
-	if len(a) == 0 || len(b) == 0 {
-		return append(a, b...)
+// copyAfter returns the events in the order of their sorts, and the number of the last
+// one of all.
+func (j *Journal) copyAfter(number uint64) (events []Event, last uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range []*ring{&j.recent, &j.refusals, &j.claims, &j.sessions} {
+		events = r.appendAfter(events, number)
 	}
-	all := make([]Event, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		next := &a
-		if b[0].Number < a[0].Number {
-			next = &b
-		}
-		all = append(all, (*next)[0])
-		*next = (*next)[1:]
-	}
-	return append(append(all, a...), b...)
+	return events, j.last
 }
 
 // Changed returns what is closed at the next event. To follow without a gap, take
@@ -101,7 +104,7 @@ func (j *Journal) Changed() <-chan struct{} {
 func (j *Journal) Refusals() []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	all := j.refusals.after(0)
+	all := j.refusals.appendAfter(nil, 0)
 	for i, k := 0, len(all)-1; i < k; i, k = i+1, k-1 {
 		all[i], all[k] = all[k], all[i]
 	}
@@ -124,13 +127,11 @@ func (r *ring) add(e Event) {
 	r.next = (r.next + 1) % r.most
 }
 
-// after returns a copy of those that followed the one with a number, the oldest
+// appendAfter adds copies of those that followed the one with a number, the oldest
 // first. It copies no more than these, for whoever adds an event waits for it.
-func (r *ring) after(number uint64) []Event {
+func (r *ring) appendAfter(events []Event, number uint64) []Event {
 	at := func(i int) *Event { return &r.events[(r.next+i)%len(r.events)] }
-	from := sort.Search(len(r.events), func(i int) bool { return at(i).Number > number })
-	events := make([]Event, 0, len(r.events)-from)
-	for i := from; i < len(r.events); i++ {
+	for i := sort.Search(len(r.events), func(i int) bool { return at(i).Number > number }); i < len(r.events); i++ {
 		events = append(events, *at(i))
 	}
 	return events

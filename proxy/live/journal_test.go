@@ -67,6 +67,25 @@ func TestJournal_Sessions(t *testing.T) {
 	}
 }
 
+// Refusals push out each other, not the claim that tells what superseded the refused.
+func TestJournal_RefusedAgainAndAgain(t *testing.T) {
+	j := live.NewJournal()
+	j.Add(live.Event{Kind: live.Claimed, Key: "a"})
+	for range live.DefaultRefusals + 5 {
+		j.Add(live.Event{Kind: live.ClaimRefused, Key: "a"})
+		j.Add(live.Event{Kind: live.StatementRefused, Key: "a"})
+	}
+	events, missed := j.After(0)
+	if len(events) != 2*live.DefaultRefusals+1 || missed != 10 || events[0].Kind != live.Claimed {
+		t.Errorf("got %d, the first %v, and %d missed, want the claim first and 10 missed", len(events), events[0].Kind, missed)
+	}
+	for i, e := range events[1:] {
+		if want := [...]live.Kind{live.ClaimRefused, live.StatementRefused}[i%2]; e.Kind != want {
+			t.Fatalf("at %d: got %v, want %v", i, e.Kind, want)
+		}
+	}
+}
+
 // Refusals are kept whatever else happens, the newest first, and no text of theirs
 // grows without bound.
 func TestJournal_Refusals(t *testing.T) {

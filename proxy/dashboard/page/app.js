@@ -171,7 +171,7 @@ function showTimeline() {
   setText(byId("timeline-head"), `Timeline of ${shown(at.key)}`);
   const summary = draw(byId("lanes"), events, Date.now() + view.skew);
   byId("legend").hidden = summary === "";
-  setText(byId("timeline-note"), summary || "Nothing of this key is kept any more: the proxy keeps the last 1,000 claims, refusals and evictions.");
+  setText(byId("timeline-note"), summary || "Nothing of this key is kept any more: the proxy keeps the last 1,000 claims and evictions, and as many refusals.");
   step(byId("timeline-list"), fold(events).slice(-listedOfKey).reverse(), nameOf, (row) => makeItem(row, false), fillItem);
 }
 

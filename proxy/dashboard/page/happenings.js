@@ -1,7 +1,7 @@
 // What has happened: kept, filtered, and shown as a list.
 import { make, stranger, shown, setText, clock, counted } from "./text.js";
 
-const mostKept = 2000;
+const mostKept = 5000;
 const mostShown = 150;
 
 // The kinds of events, as the check boxes have them.

@@ -148,13 +148,16 @@ test("a page that nobody sees asks for nothing, and is told what it has missed",
   await page.waitForTimeout(2500); // the last question is answered
   const asked = [];
   page.on("request", (r) => asked.push(r.url()));
-  for (let i = 0; i < 52; i++) {
+  for (let i = 0; i < 105; i++) {
     assert.match(await ask("run", { name: "worker-5", sql: "UPDATE orders SET status = 'lost'", times: 10 }), /^LF00/);
   }
   assert.deepEqual(asked, []);
   await hide(false);
   await comes(page, "#events li", /\d+ events in between aren't kept any more/);
   await comes(page, "#link", "Live");
+  await page.locator("#keys button.key").filter({ hasText: "order:9" }).click();
+  await comes(page, "#timeline-list li", "was accepted"); // refusals don't push it out
+  await page.keyboard.press("Escape");
   await ask("leave", { name: "worker-5" });
 });
 
