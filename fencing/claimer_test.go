@@ -339,3 +339,37 @@ func TestClaimer_KeptConnectionsEnded(t *testing.T) {
 		}
 	}
 }
+
+// Nor is it one to any other question.
+func TestStore_KeptConnectionsEnded(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.claim("a", 10)
+	root := s.root()
+	s.exec(root, "GRANT SELECT (rolname, rolpassword) ON pg_authid TO "+adminRol)
+	store, err := fencing.NewStore(s.srv.DSN(adminRol, database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for name, ask := range map[string]func() error{
+		"the lineage":     func() error { _, err := store.Lineage(t.Context(), database); return err },
+		"a database":      func() error { _, err := store.HasDatabase(t.Context(), database); return err },
+		"a secret":        func() error { _, err := store.RoleSecret(t.Context(), appRole); return err },
+		"the key of mock": func() error { _, _, err := store.MockKey(t.Context()); return err },
+		"privileges":      func() error { _, err := store.HasPrivilegesOf(t.Context(), appRole, []string{adminRol}); return err },
+		"a first claim": func() error {
+			c := fencing.NewClaimer(store, holder("a", 11), nil)
+			defer c.Close()
+			return c.Claim(t.Context(), database, fencing.Pair{Key: "a", Token: 11})
+		},
+	} {
+		if _, err := store.Lineage(t.Context(), database); err != nil { // there is a connection now
+			t.Fatal(err)
+		}
+		s.exec(root, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '"+fencing.WatchApplication+"'")
+		if err := ask(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

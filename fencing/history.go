@@ -114,11 +114,7 @@ func currentLineage(ctx context.Context, conn row) (l Lineage, err error) {
 
 // Lineage returns the current lineage of the marks in database.
 func (s *Store) Lineage(ctx context.Context, database string) (Lineage, error) {
-	p, err := s.of(database)
-	if err != nil {
-		return Lineage{}, err
-	}
-	l, err := currentLineage(ctx, p.watch)
+	l, err := currentLineage(ctx, s.reader(database))
 	if err != nil {
 		return Lineage{}, fmt.Errorf("read the lineage of database %s: %w", database, err)
 	}

@@ -98,12 +98,8 @@ func listError(database string, err error) error {
 
 // HasDatabase reports whether the server has a database of that name.
 func (s *Store) HasDatabase(ctx context.Context, name string) (bool, error) {
-	p, err := s.of(s.Database())
-	if err != nil {
-		return false, err
-	}
 	var has bool
-	if err := p.watch.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&has); err != nil {
+	if err := s.reader(s.Database()).QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&has); err != nil {
 		return false, fmt.Errorf("look for database %q: %w", name, err)
 	}
 	return has, nil
@@ -119,14 +115,10 @@ func (s *Store) GrantListing() string {
 // one with its privileges, as a superuser is of every role. Names that no role has
 // count for nothing.
 func (s *Store) HasPrivilegesOf(ctx context.Context, role string, names []string) (bool, error) {
-	p, err := s.of(s.Database())
-	if err != nil {
-		return false, err
-	}
 	const query = `SELECT EXISTS (SELECT FROM pg_roles AS r, pg_roles AS m
 		WHERE m.rolname = $1 AND r.rolname = ANY ($2::name[]) AND pg_has_role(m.oid, r.oid, 'USAGE'))`
 	var has bool
-	if err := p.watch.QueryRow(ctx, query, role, names).Scan(&has); err != nil {
+	if err := s.reader(s.Database()).QueryRow(ctx, query, role, names).Scan(&has); err != nil {
 		return false, fmt.Errorf("look whose privileges role %q has: %w", role, err)
 	}
 	return has, nil

@@ -41,24 +41,13 @@ func (w whereabouts) history() string {
 
 // mark reads what is accepted for key.
 func (s *Store) mark(ctx context.Context, database, key string) (Mark, whereabouts, error) {
-	p, err := s.of(database)
-	if err != nil {
-		return Mark{}, whereabouts{}, err
-	}
 	const query = "SELECT token, lock_key, claimed_at, comparable, system_id, timeline, epoch FROM fence.accepted($1)"
 	m := Mark{Key: key}
 	var w whereabouts
 	var token *int64
 	var lockKey *string
 	var at *time.Time
-	ask := func() error {
-		return p.watch.QueryRow(ctx, query, key).Scan(&token, &lockKey, &at, &m.Comparable, &w.System, &w.Timeline, &w.Epoch)
-	}
-	err = ask()
-	if err != nil && !answered(err) && ctx.Err() == nil {
-		s.forsake(database) // a connection that was kept may have been cut since
-		err = ask()
-	}
+	err := s.reader(database).QueryRow(ctx, query, key).Scan(&token, &lockKey, &at, &m.Comparable, &w.System, &w.Timeline, &w.Epoch)
 	if err != nil {
 		return Mark{}, whereabouts{}, err
 	}

@@ -13,12 +13,8 @@ import (
 // Store's role needs SELECT on those columns, which managed services don't
 // give; then it is an error.
 func (s *Store) RoleSecret(ctx context.Context, role string) (string, error) {
-	p, err := s.of(s.Database())
-	if err != nil {
-		return "", err
-	}
 	var secret *string
-	err = p.watch.QueryRow(ctx, "SELECT rolpassword FROM pg_authid WHERE rolname = $1", role).Scan(&secret)
+	err := s.reader(s.Database()).QueryRow(ctx, "SELECT rolpassword FROM pg_authid WHERE rolname = $1", role).Scan(&secret)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || err == nil && secret == nil:
 		return "", nil
@@ -33,12 +29,8 @@ func (s *Store) RoleSecret(ctx context.Context, role string) (string, error) {
 // makes (scram_iterations, 0 before PostgreSQL 16: its default). It is the same
 // for all of them and over restarts.
 func (s *Store) MockKey(ctx context.Context) (key []byte, iterations int, err error) {
-	p, err := s.of(s.Database())
-	if err != nil {
-		return nil, 0, err
-	}
 	const query = "SELECT fence.mock_key(), coalesce(current_setting('scram_iterations', true), '0')::int"
-	if err := p.watch.QueryRow(ctx, query).Scan(&key, &iterations); err != nil {
+	if err := s.reader(s.Database()).QueryRow(ctx, query).Scan(&key, &iterations); err != nil {
 		return nil, 0, fmt.Errorf("read the key of mock salts: %w", err)
 	}
 	return key, iterations, nil

@@ -143,6 +143,42 @@ func (s *Store) forsake(database string) {
 	}
 }
 
+// A reader asks a database. A question that finds its connection broken is put
+// once more: it was kept, and may have been cut since.
+type reader struct {
+	store    *Store
+	database string
+}
+
+func (s *Store) reader(database string) reader { return reader{s, database} }
+
+// QueryRow puts a question when its answer is scanned.
+func (r reader) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return &question{r, ctx, sql, args}
+}
+
+type question struct {
+	reader
+	ctx  context.Context
+	sql  string
+	args []any
+}
+
+// Scan reads the one row of the answer.
+func (q *question) Scan(into ...any) error {
+	p, err := q.store.of(q.database)
+	if err != nil {
+		return err
+	}
+	ask := func() error { return p.watch.QueryRow(q.ctx, q.sql, q.args...).Scan(into...) }
+	err = ask()
+	if err == nil || answered(err) || errors.Is(err, pgx.ErrNoRows) || q.ctx.Err() != nil {
+		return err
+	}
+	q.store.forsake(q.database)
+	return ask()
+}
+
 // pool makes a pool without connecting.
 func (s *Store) pool(database, application string, most int32) (*pgxpool.Pool, error) {
 	config := s.config.Copy()

@@ -45,14 +45,10 @@ func (c *Claimer) Superseded(ctx context.Context, database string, pairs []Pair)
 
 // claiming reports whether a claim of any proxy is under way in database.
 func (s *Store) claiming(ctx context.Context, database string) (busy bool, err error) {
-	p, err := s.of(database)
-	if err != nil {
-		return false, err
-	}
 	const query = `
 		SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = $1 AND state <> 'idle'
 				AND has_function_privilege(usesysid, $2, 'EXECUTE'))`
-	err = p.watch.QueryRow(ctx, query, ClaimApplication, claimSignature).Scan(&busy)
+	err = s.reader(database).QueryRow(ctx, query, ClaimApplication, claimSignature).Scan(&busy)
 	return busy, err
 }
