@@ -227,7 +227,8 @@ need_browser() {
 	else
 		provide "Chromium, for make dashboard (FENCEPROXY_CHROMIUM names another one)" 'has chromium || has chromium-browser || has google-chrome' chromium
 	fi
-	provide "Node.js 20 or newer and npm, for make dashboard" 'npm --version && node -e "process.exit(parseInt(process.versions.node) < 20)"' npm nodejs
+	provide "Node.js and npm, for make dashboard" 'node --version && npm --version' npm nodejs
+	node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || die "Node.js 20 or newer is needed for make dashboard, and $(node --version) was found"
 	npm_packages "$here/testharness/browser/page" "Playwright and axe-core with npm, for make dashboard"
 }
 
