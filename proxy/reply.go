@@ -25,7 +25,7 @@ var (
 // too.
 func (s *session) replies() {
 	err := s.pumpReplies()
-	if err == errResting {
+	if errors.Is(err, errResting) {
 		return
 	}
 	defer close(s.replied)

@@ -63,7 +63,7 @@ func (s *session) next() (t byte, n int, err error) {
 		return s.fromClient.Next()
 	}
 	_ = s.flush() // a backend that is gone answers through the next push
-	if err := s.wait(); err != nil && (err != errResting || s.restRequests()) {
+	if err := s.wait(); err != nil && (!errors.Is(err, errResting) || s.restRequests()) {
 		return 0, 0, err
 	}
 	t, n, err = s.fromClient.Next()

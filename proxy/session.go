@@ -202,7 +202,7 @@ func (s *session) serve() {
 // serveOn runs the request pump, from the beginning or after a rest.
 func (s *session) serveOn() {
 	err := s.requests()
-	if err == errResting {
+	if errors.Is(err, errResting) {
 		return
 	}
 	s.finish(err)

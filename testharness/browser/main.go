@@ -58,7 +58,7 @@ func (o options) browse(ctx context.Context, w *world, stdout, stderr io.Writer)
 	go func() { served <- server.Serve(ln) }()
 	defer func() {
 		_ = server.Close()
-		_ = <-served // that it was closed
+		<-served
 	}()
 	shots := o.shots
 	if shots != "" {
