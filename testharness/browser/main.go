@@ -54,8 +54,11 @@ func (o options) browse(ctx context.Context, w *world, stdout, stderr io.Writer)
 	}
 	secret := rand.Text() // this machine may have other users
 	server := &http.Server{Handler: http.StripPrefix("/"+secret, w)}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(ln) // until it is closed
+	}()
 	defer func() {
 		_ = server.Close()
 		<-served
