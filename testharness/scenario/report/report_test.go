@@ -37,9 +37,9 @@ func results() []scenario.Result {
 	story := scenario.Story{Name: "s", Title: "A title", Case: 2, Text: "What\nhappens.", Right: "one", Codes: []fencing.Code{fencing.CodeStale}}
 	accepted := scenario.Event{Kind: scenario.KindCommit, Text: "writes late"}
 	refused := scenario.Event{Kind: scenario.KindRefused, Story: "writes late", Code: fencing.CodeStale, Text: "stale_token: k"}
-	return []scenario.Result{scenario.NewResult(story, []scenario.Verdict{
-		scenario.Judge(scenario.ArmEtcd, history(accepted)), scenario.Judge(scenario.ArmFenced, history(refused)),
-	})}
+	control := scenario.Judge(scenario.ArmEtcd, history(accepted))
+	control.Wrong = []string{"two"}
+	return []scenario.Result{scenario.NewResult(story, []scenario.Verdict{control, scenario.Judge(scenario.ArmFenced, history(refused))})}
 }
 
 func write(t *testing.T, results []scenario.Result) string {
