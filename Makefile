@@ -39,6 +39,8 @@ ROUND_TIME   ?= 0
 # make bench-micro BASE=main~5
 BASE         ?= HEAD
 COUNT        ?= 6
+# What releases are built with: a Go without the known vulnerabilities of the one that is installed.
+TOOLCHAIN    := $(shell sed -n 's/^toolchain //p' go.mod)
 GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The commit goes into the binary where git can be asked for it.
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
@@ -84,7 +86,7 @@ lint: ## gofmt, vet, import direction, golangci-lint, shellcheck
 
 audit: ## known vulnerabilities in what the code calls, and whether modules are those of go.sum (AUDIT_DB=URL)
 	@testharness/setup.sh go
-	@GO="$(GO)" AUDIT_DB="$(AUDIT_DB)" testharness/audit.sh
+	@GO="$(GO)" GOTOOLCHAIN=$(TOOLCHAIN) AUDIT_DB="$(AUDIT_DB)" testharness/audit.sh
 
 deploy-check: build ## what deploy/ has, by the parsers and rules of systemd, BuildKit, Compose, Helm, Kubernetes and Prometheus
 	@testharness/setup.sh go deploy
@@ -92,11 +94,11 @@ deploy-check: build ## what deploy/ has, by the parsers and rules of systemd, Bu
 
 release: ## dist/: archives and Debian packages for amd64 and arm64, lists of contents, checksums
 	@testharness/setup.sh go release
-	@GO="$(GO)" ARCHS="$(ARCHS)" deploy/release.sh dist
+	@GO="$(GO)" GOTOOLCHAIN=$(TOOLCHAIN) ARCHS="$(ARCHS)" deploy/release.sh dist
 
 release-check: release ## the same commit again, in another folder and from nothing: the same bytes; packages by Lintian
 	@testharness/setup.sh lintian
-	@GO="$(GO)" ARCHS="$(ARCHS)" deploy/again.sh dist
+	@GO="$(GO)" GOTOOLCHAIN=$(TOOLCHAIN) ARCHS="$(ARCHS)" deploy/again.sh dist
 
 fuzz: ## each fuzz target for FUZZ_TIME (20s)
 	@testharness/setup.sh go cc

@@ -2,6 +2,8 @@ module github.com/fenceproxy/fenceproxy
 
 go 1.26.0
 
+toolchain go1.26.10
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/coreos/go-systemd/v22 v22.7.0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
@@ -460,4 +461,41 @@ func TestClaimer_ConnectionBreaksAgain(t *testing.T) {
 	if err := s.answered(answer); err != nil {
 		t.Error(err)
 	}
+}
+
+// A claim that another one has overtaken while it waited leaves the mark alone, even
+// if its last message never comes: the holder goes on writing.
+func TestClaim_OvertakenLocksNothing(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.claim("a", 10)
+	root := s.root()
+	s.exec(root, "BEGIN; SELECT fence.claim('a', 12, '', 'c1', 20, 1, '')")
+
+	late := s.dial(adminRol, database)
+	s.exec(late, "SET application_name = 'late'")
+	frontend := late.PgConn().Frontend()
+	frontend.Send(&pgproto3.Parse{Query: "SELECT outcome FROM fence.claim('a', 11, '', 'c1', 20, 1, '')"})
+	frontend.Send(&pgproto3.Bind{})
+	frontend.Send(&pgproto3.Execute{})
+	frontend.Send(&pgproto3.Flush{})
+	if err := frontend.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.waitEvent(1, "wait_event_type = 'Lock' AND application_name = 'late'")
+	s.exec(root, "COMMIT")
+	for answered := false; !answered; {
+		m, err := frontend.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m.(type) {
+		case *pgproto3.ErrorResponse, *pgproto3.CommandComplete:
+			answered = true
+		}
+	}
+
+	holder := s.tagged("a", 12)
+	s.exec(holder, "SET lock_timeout = '5s'")
+	s.exec(holder, "SELECT fence.check()")
 }

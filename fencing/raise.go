@@ -40,7 +40,7 @@ func (c *Claimer) raise(ctx context.Context, database string, p Pair, v Verifica
 			return raised{}, closing(p)
 		case ctx.Err() != nil, hasCode(err, codeLockTimeout, codeCanceled):
 			return raised{}, c.timedOut(database, p, w, err)
-		case w.overtaken, hasCode(err, codeDeadlock):
+		case w.overtaken, hasCode(err, codeDeadlock, codeOvertaken):
 			continue // when overtaken, to be told without waiting how the mark is
 		case !answered(err) && broken < brokenTries:
 			// The connection broke, perhaps before this claim: PostgreSQL was

@@ -24,6 +24,7 @@ func grantClaims(role string) string {
 // SQLSTATEs that a claim meets.
 const (
 	codeDeadlock    = "40P01"
+	codeOvertaken   = "40001" // of fence.claim
 	codeLockTimeout = "55P03"
 	codeCanceled    = "57014" // by statement_timeout, here
 	codeReadOnly    = "25006"

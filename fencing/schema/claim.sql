@@ -151,6 +151,13 @@ BEGIN
                     claimed_at = clock_timestamp(), claimed_by = p_by
                 WHERE m.resource_key = p_key
                   AND (m.lineage < claim.epoch OR m.lineage = claim.epoch AND m.token < p_token);
+            IF NOT FOUND THEN
+                -- Another claim was first. PostgreSQL has locked what that left, to see
+                -- whether it is to be updated still, and keeps it locked to the end of
+                -- the transaction, for which the caller's Sync may be late: the holder
+                -- could not write until then. An error ends it here.
+                RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE = 'another claim was first';
+            END IF;
         END IF;
         IF FOUND THEN
             outcome := 'raised';
