@@ -16,6 +16,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 )
 
 // refused checks that err is a refusal with code whose message starts with the
@@ -331,7 +332,7 @@ func TestAuthority_Verify_Unverified(t *testing.T) {
 func TestAuthority_Verify_Stopped(t *testing.T) {
 	checkLeaks(t)
 	dir := t.TempDir()
-	etcd := startEtcdOn(t, dir, "127.0.0.1:0")
+	etcd := etcdtest.On(t, dir, "127.0.0.1:0")
 	addr := strings.TrimPrefix(etcd.Endpoint(), "http://")
 	client := newClient(t, etcd.Endpoint())
 	lease := acquire(t, leases.NewLocker(client), "k")
@@ -355,7 +356,7 @@ func TestAuthority_Verify_Stopped(t *testing.T) {
 	}
 	contains(t, "Ping's error", err.Error(), "can't be reached", "connection refused", addr)
 
-	startEtcdOn(t, dir, addr)
+	etcdtest.On(t, dir, addr)
 	poll(t, "verification to work again", func() bool { return verify(patience) == nil })
 	if err := authority.Ping(testContext(t)); err != nil {
 		t.Errorf("Ping: %v", err)

@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 )
 
 // startPair runs a cluster of two. Either loses its quorum by the other's stop,
@@ -37,7 +38,7 @@ func startMembers(t testing.TB, n int) (members []*embed.Etcd, stop []func()) {
 	results := make([]chan started, n)
 	for i := range peers {
 		results[i] = make(chan started, 1)
-		config := foreignConfig(t.TempDir())
+		config := etcdtest.Foreign(t.TempDir())
 		config.Name = fmt.Sprintf("m%d", i)
 		config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peers[i]}, []url.URL{peers[i]}
 		config.InitialCluster = strings.Join(initial, ",")
@@ -59,19 +60,6 @@ func startMembers(t testing.TB, n int) (members []*embed.Etcd, stop []func()) {
 		wait(t, "a member to be ready", member.Server.ReadyNotify())
 	}
 	return members, stop
-}
-
-// foreignConfig is that of an etcd which this package did not start: etcd's
-// own defaults, on a free port, without a peer to talk to.
-func foreignConfig(dir string) *embed.Config {
-	free := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
-	config := embed.NewConfig()
-	config.Dir = dir
-	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{free}, []url.URL{free}
-	config.ListenPeerUrls = nil
-	config.EnableGRPCGateway = false
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	return config
 }
 
 // freeURL returns that of a port which nobody listens on at the moment.

@@ -15,6 +15,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/child"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 )
 
 // An etcdctlLock is a running `etcdctl lock KEY CMD`, whose CMD says what it
@@ -22,7 +23,7 @@ import (
 type etcdctlLock struct {
 	t    testing.TB
 	cmd  *exec.Cmd
-	out  syncBuffer
+	out  etcdtest.Log
 	flag string // a file that CMD lives as long as
 	done chan struct{}
 }

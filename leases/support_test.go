@@ -1,7 +1,6 @@
 package leases_test
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/leases/embedded"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 )
 
 // patience is how long a test waits for what must happen. It is far below the
@@ -32,45 +32,11 @@ func checkLeaks(t testing.TB) {
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-// startEtcd runs an embedded etcd on a free port. It must have nothing to say.
+// startEtcd runs an etcd that must leave no goroutine behind.
 func startEtcd(t testing.TB) *embedded.Etcd {
 	t.Helper()
 	checkLeaks(t)
-	return startEtcdOn(t, t.TempDir(), "127.0.0.1:0")
-}
-
-func startEtcdOn(t testing.TB, dir, addr string) *embedded.Etcd {
-	t.Helper()
-	var log syncBuffer
-	e := embedded.New(dir)
-	e.Addr, e.Log = addr, &log
-	if err := e.Start(testContext(t)); err != nil {
-		t.Fatalf("start etcd: %v", err)
-	}
-	t.Cleanup(func() {
-		e.Close()
-		if got := log.String(); got != "" {
-			t.Errorf("etcd logged: %s", got)
-		}
-	})
-	return e
-}
-
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	return etcdtest.New(t)
 }
 
 // testContext ends long after any test should have.

@@ -41,6 +41,18 @@ func (r *tracer) take(t *testing.T, n int) []proxy.Span {
 	return got
 }
 
+// newTraced returns a stack whose proxy is traced, and a session of it that has
+// claimed token 1 of k.
+func newTraced(t *testing.T) (*stack, *tracer, *pgx.Conn) {
+	t.Helper()
+	s, spans := newStack(t, 0), &tracer{}
+	s.addProxy(s.pg.Addr(), func(p *proxy.Server) { p.Tracer = spans })
+	s.holders.hold("k", 1)
+	c := s.session(0, "k", 1)
+	spans.take(t, 1)
+	return s, spans, c
+}
+
 // brief is what tests compare of spans.
 func brief(spans []proxy.Span) string {
 	var all []string
@@ -120,12 +132,7 @@ func TestSession_Traces(t *testing.T) {
 
 // A prepared statement is traced as its text says, whenever it runs.
 func TestSession_TracesPrepared(t *testing.T) {
-	s := newStack(t, 0)
-	var spans tracer
-	s.addProxy(s.pg.Addr(), func(p *proxy.Server) { p.Tracer = &spans })
-	s.holders.hold("k", 1)
-	c := s.session(0, "k", 1)
-	spans.take(t, 1)
+	_, spans, c := newTraced(t)
 	for name, parent := range map[string]string{"a": "one", "b": "two"} {
 		if _, err := c.Prepare(t.Context(), name, "UPDATE t SET v = v"+traced(parent)); err != nil {
 			t.Fatal(err)
@@ -144,12 +151,7 @@ func TestSession_TracesPrepared(t *testing.T) {
 // Each transaction of a pipeline has a span of its own, and so has one that ends
 // with its session.
 func TestSession_TracesPipelines(t *testing.T) {
-	s := newStack(t, 0)
-	var spans tracer
-	s.addProxy(s.pg.Addr(), func(p *proxy.Server) { p.Tracer = &spans })
-	s.holders.hold("k", 1)
-	c := s.session(0, "k", 1)
-	spans.take(t, 1)
+	s, spans, c := newTraced(t)
 	s.exec("CREATE TABLE held (i int)")
 	s.exec("BEGIN; LOCK TABLE held")
 	pipeline := c.PgConn().StartPipeline(t.Context())
@@ -189,12 +191,7 @@ func TestSession_TracesPipelines(t *testing.T) {
 
 // What a comment says may be anything; it costs the statement nothing.
 func TestSession_TracesHostile(t *testing.T) {
-	s := newStack(t, 0)
-	var spans tracer
-	s.addProxy(s.pg.Addr(), func(p *proxy.Server) { p.Tracer = &spans })
-	s.holders.hold("k", 1)
-	c := s.session(0, "k", 1)
-	spans.take(t, 1)
+	_, spans, c := newTraced(t)
 	for name, c2 := range map[string]struct{ comment, parent, code string }{
 		"nonsense":              {" /*traceparent='nonsense'*/", "nonsense", ""},
 		"empty":                 {" /*traceparent=''*/", "", ""},

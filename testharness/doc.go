@@ -1,7 +1,7 @@
 // Package testharness is the house of what tests, dev and demo stand on:
 // real PostgreSQL servers, a real etcd and real proxies, never mocks of them.
 //
-// Its folders are packages of their own: postgres (a throw-away server),
+// Its folders are packages of their own: postgres and etcdtest (throw-away servers),
 // stack (Postgres, etcd and proxies together), scenario (stories of stale
 // lock holders, played with processes that are really paused), child (how
 // those processes are started), wire (conversations that must be the same

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/leases"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
@@ -43,7 +44,7 @@ func TestLock_LossEndsTheWholeGroup(t *testing.T) {
 		"stubborn": `trap '' TERM; sleep 600 & echo $! >"$0.new"; mv "$0.new" "$0"; wait`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			etcd := startEtcd(t)
+			etcd := etcdtest.New(t)
 			client := etcdClient(t, etcd)
 			path := filepath.Join(t.TempDir(), "pid")
 			p := start(t, nil, lockArgs(etcd, "job:1", "--grace", "500ms", "--", "sh", "-c", script, path)...)
@@ -73,7 +74,7 @@ func gone(pid int) bool {
 }
 
 func TestLock_LossWhenEtcdIsAway(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	path := filepath.Join(t.TempDir(), "pid")
 	p := start(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sh", "-c", `echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 600`, path)...)
 	poll.Until(t, "the command", func() bool { return pidIn(t, path) > 0 })
@@ -104,7 +105,7 @@ func TestLock_OnLost(t *testing.T) {
 		"ignore, signaled": {[]string{"--on-lost", "ignore"}, "0", 33, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			etcd := startEtcd(t)
+			etcd := etcdtest.New(t)
 			client := etcdClient(t, etcd)
 			path := filepath.Join(t.TempDir(), "pid")
 			p := start(t, nil, lockArgs(etcd, "job:1", append(c.flags, "--", "sh", "-c", script, path, c.own)...)...)
@@ -133,7 +134,7 @@ func TestLock_OnLost(t *testing.T) {
 
 // A command is ended although nobody reads any more what there is to say.
 func TestLock_LossWithoutReader(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	client := etcdClient(t, etcd)
 	path := filepath.Join(t.TempDir(), "pid")
 	reader, writer, err := os.Pipe()

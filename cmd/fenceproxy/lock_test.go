@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/leases/embedded"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
@@ -59,7 +60,7 @@ func hold(t testing.TB, client *clientv3.Client, key string) *leases.Lease {
 }
 
 func TestLock_ExitStatus(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	client := etcdClient(t, etcd)
 	for name, c := range map[string]struct {
 		argv []string
@@ -86,7 +87,7 @@ func TestLock_ExitStatus(t *testing.T) {
 }
 
 func TestLock_Environment(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	key := `a key/with \ and 'quotes'`
 	env := []string{"PGOPTIONS=-c statement_timeout=5s", "FENCE_KEY=old", "FENCE_TOKEN=1"}
 	client := etcdClient(t, etcd)
@@ -113,7 +114,7 @@ func TestLock_Environment(t *testing.T) {
 }
 
 func TestLock_HoldsWhileCommandRuns(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	client := etcdClient(t, etcd)
 	marker := filepath.Join(t.TempDir(), "token")
 	p := start(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sh", "-c", `echo $FENCE_TOKEN > "$0.new"; mv "$0.new" "$0"; exec sleep 60`, marker)...)
@@ -141,7 +142,7 @@ func TestLock_HoldsWhileCommandRuns(t *testing.T) {
 }
 
 func TestLock_RenewsItsLease(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	// Twice the time to live; a lock that isn't renewed is lost on the way.
 	code, _, stderr := program(t, nil, lockArgs(etcd, "job:1", "--ttl", "2s", "--", "sleep", "4")...)
 	if code != 0 {
@@ -150,7 +151,7 @@ func TestLock_RenewsItsLease(t *testing.T) {
 }
 
 func TestLock_Wait(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	client := etcdClient(t, etcd)
 	lease := hold(t, client, "job:1")
 
@@ -170,7 +171,7 @@ func TestLock_Wait(t *testing.T) {
 }
 
 func TestLock_InterruptedWhileWaiting(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	client := etcdClient(t, etcd)
 	hold(t, client, "job:1")
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
@@ -193,7 +194,7 @@ func TestLock_InterruptedWhileWaiting(t *testing.T) {
 }
 
 func TestLock_ForwardsSignals(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		path := filepath.Join(t.TempDir(), "pid")
 		script := `trap 'exit 33' INT TERM HUP QUIT USR1 USR2; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 0.05; done`
@@ -208,7 +209,7 @@ func TestLock_ForwardsSignals(t *testing.T) {
 
 // A command reads what its caller sends.
 func TestLock_StandardInput(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	cmd := exec.Command(os.Args[0], lockArgs(etcd, "job:1", "--", "cat")...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	cmd.Stdin = strings.NewReader("hello\n")
@@ -219,7 +220,7 @@ func TestLock_StandardInput(t *testing.T) {
 
 // A lock that nohup started outlives its terminal, and its command does.
 func TestLock_HangUpIgnored(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	// The ignored signals as a mask, SIGHUP's bit being the lowest.
 	args := lockArgs(etcd, "job:1", "--", "sed", "-n", `s/^SigIgn:.*\(.\)$/\1/p`, "/proc/self/status")
 	for _, c := range []struct {

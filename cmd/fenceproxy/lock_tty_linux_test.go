@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
@@ -105,7 +106,7 @@ func (term *terminal) wait(t testing.TB) int {
 
 // An interactive command, such as psql, reads from the terminal.
 func TestLock_CommandHasTheTerminal(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	term := onTerminal(t, lockArgs(etcd, "job:1", "--", "sh", "-c", `echo ready; read line; echo "got <$line>"`)...)
 	term.shows(t, "ready")
 	term.enter(t, "hello\n")
@@ -117,7 +118,7 @@ func TestLock_CommandHasTheTerminal(t *testing.T) {
 
 // Ctrl-C is the command's; Ctrl-Z doesn't leave it suspended with the lock.
 func TestLock_TerminalKeys(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.New(t)
 	script := `trap 'echo interrupted' INT; echo ready; while read line; do echo "got <$line>"; done; exit 9`
 	term := onTerminal(t, lockArgs(etcd, "job:1", "--", "bash", "-c", script)...)
 	term.shows(t, "ready")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -11,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/fenceproxy/fenceproxy/leases/embedded"
 )
 
 // asProgram in the environment makes the test binary the program itself, so
@@ -126,18 +123,6 @@ func program(t testing.TB, env []string, args ...string) (code int, stdout, stde
 	p := start(t, env, args...)
 	code = p.wait()
 	return code, p.stdout.String(), p.stderr.String()
-}
-
-// startEtcd starts an etcd for the test and returns its URL.
-func startEtcd(t testing.TB) *embedded.Etcd {
-	t.Helper()
-	etcd := embedded.New(t.TempDir())
-	etcd.Addr = "127.0.0.1:0"
-	if err := etcd.Start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	return etcd
 }
 
 func TestRun_UsageErrors(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/leases/embedded"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 )
 
 // take takes a lock and asks about it: the quickest way to hear the
@@ -35,12 +36,12 @@ func take(t *testing.T, etcd *embedded.Etcd) (cluster string, revision int64) {
 func TestEtcd_Start(t *testing.T) {
 	checkLeaks(t)
 	dir := t.TempDir()
-	first := startEtcdOn(t, dir, "127.0.0.1:0")
+	first := etcdtest.On(t, dir, "127.0.0.1:0")
 	cluster, revision := take(t, first)
 	first.Close()
 	first.Close()
 
-	again := startEtcdOn(t, dir, strings.TrimPrefix(first.Endpoint(), "http://"))
+	again := etcdtest.On(t, dir, strings.TrimPrefix(first.Endpoint(), "http://"))
 	if got, want := again.Endpoint(), first.Endpoint(); got != want {
 		t.Errorf("endpoint: got %s, want %s", got, want)
 	}
@@ -52,7 +53,7 @@ func TestEtcd_Start(t *testing.T) {
 		t.Errorf("revision after a restart: got %d, want more than %d", gotRevision, revision)
 	}
 
-	other := startEtcdOn(t, t.TempDir(), "127.0.0.1:0")
+	other := etcdtest.On(t, t.TempDir(), "127.0.0.1:0")
 	if otherCluster, _ := take(t, other); otherCluster == cluster {
 		t.Errorf("two folders have the same cluster ID, %s", cluster)
 	}
@@ -62,15 +63,15 @@ func TestEtcd_Start_DirLocked(t *testing.T) {
 	t.Run("by an Etcd", func(t *testing.T) {
 		checkLeaks(t)
 		dir := t.TempDir()
-		running := startEtcdOn(t, dir, "127.0.0.1:0")
+		running := etcdtest.On(t, dir, "127.0.0.1:0")
 		refuseDir(t, dir)
 		running.Close()
-		startEtcdOn(t, dir, "127.0.0.1:0")
+		etcdtest.On(t, dir, "127.0.0.1:0")
 	})
 	t.Run("by another etcd", func(t *testing.T) {
 		checkLeaks(t)
 		dir := t.TempDir()
-		foreign, err := embed.StartEtcd(foreignConfig(dir))
+		foreign, err := embed.StartEtcd(etcdtest.Foreign(dir))
 		if err != nil {
 			t.Fatalf("start a foreign etcd: %v", err)
 		}
@@ -110,7 +111,7 @@ func TestEtcd_Start_AddrInUse(t *testing.T) {
 		t.Errorf("got %v, want ErrAddrInUse with the address", err)
 	}
 	listener.Close()
-	startEtcdOn(t, dir, addr) // the folder is free again
+	etcdtest.On(t, dir, addr) // the folder is free again
 }
 
 func TestEtcd_Start_Refuses(t *testing.T) {
@@ -148,7 +149,7 @@ func TestEtcd_Start_Refuses(t *testing.T) {
 // Close doesn't wait for those who watch.
 func TestEtcd_Close_CutsOff(t *testing.T) {
 	checkLeaks(t)
-	etcd := startEtcdOn(t, t.TempDir(), "127.0.0.1:0")
+	etcd := etcdtest.On(t, t.TempDir(), "127.0.0.1:0")
 	_, lease := acquire(t, etcd, "k")
 	done := make(chan struct{})
 	go func() {

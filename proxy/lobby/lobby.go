@@ -146,21 +146,16 @@ func (c *Conn) called(seat uint64) {
 }
 
 // SetReadDeadline is that of the socket. It ends a rest.
-func (c *Conn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deadline, c.nudged = t, false
-	err := c.Conn.SetReadDeadline(t)
-	c.wake()
-	return err
-}
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.until(t, c.Conn.SetReadDeadline) }
 
 // SetDeadline is that of the socket. It ends a rest.
-func (c *Conn) SetDeadline(t time.Time) error {
+func (c *Conn) SetDeadline(t time.Time) error { return c.until(t, c.Conn.SetDeadline) }
+
+func (c *Conn) until(t time.Time, set func(time.Time) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deadline, c.nudged = t, false
-	err := c.Conn.SetDeadline(t)
+	err := set(t)
 	c.wake()
 	return err
 }

@@ -93,6 +93,7 @@ func TestSQLLocks_SessionEnds(t *testing.T) {
 	r := newRig(t)
 	r.admin("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END$$; " +
 		"CREATE TABLE u (id int); CREATE TRIGGER slow BEFORE INSERT ON u FOR EACH ROW EXECUTE FUNCTION slow()")
+	const running = "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 	for _, c := range []struct {
 		name string
 		end  func(r *rig, conn *pgx.Conn)
@@ -132,7 +133,6 @@ func TestSQLLocks_SessionEnds(t *testing.T) {
 		answer := make(chan error, 1)
 		go func() { answer <- simple.run(conn, "INSERT INTO u VALUES (1)") }()
 		admin := stack.Connect(t, r.DSN("postgres", "app"))
-		running := "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 		poll.Until(t, "the statement runs", func() bool { return text(t, admin, running) == "1" })
 		conn.PgConn().Conn().Close()
 		<-answer
@@ -156,9 +156,19 @@ func TestSQLLocks_SessionEnds(t *testing.T) {
 	})
 	t.Run("a close", func(t *testing.T) {
 		r := r.on(t)
-		acquire(t, r.session(r.first), "'k', '5min'")
+		acquire(t, r.session(r.first), "'idle', '5min'")
+		busy := r.session(r.first)
+		acquire(t, busy, "'busy', '5min'")
+		answer := make(chan error, 1)
+		go func() { answer <- simple.run(busy, "INSERT INTO u VALUES (1)") }()
+		admin := stack.Connect(t, r.DSN("postgres", "app"))
+		poll.Until(t, "the statement runs", func() bool { return text(t, admin, running) == "1" })
 		r.first.Server.Close()
-		r.wantLocks(0)
+		<-answer
+		// PostgreSQL may go on with the statement, and nobody sees its end.
+		if got := r.locksInEtcd(); len(got) != 1 || !strings.HasPrefix(got[0], "busy/") {
+			t.Errorf("locks in etcd: got %v, want that of the busy session", got)
+		}
 	})
 }
 

@@ -7,20 +7,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/leases"
-	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/chaos"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 )
 
 // What etcd says is taken down whole: who held a lock, in order, and for a time
 // that lies within the true one's bounds. Locks further down are other locks.
 func TestWatch(t *testing.T) {
-	etcd := embedded.New(t.TempDir())
-	etcd.Addr = "127.0.0.1:0"
-	if err := etcd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
+	etcd := etcdtest.New(t)
 	client, err := leases.NewClient([]string{etcd.Endpoint()}, nil)
 	if err != nil {
 		t.Fatal(err)

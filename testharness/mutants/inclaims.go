@@ -89,5 +89,17 @@ func inClaims() []mutant {
 			{blockersGo, "NOT m.comparable OR m.token < $5", "NOT m.comparable OR m.token < $5 + 10"},
 			{blockersGo, "m.token >= $2 AND", "m.token > $2 + 10 AND"}},
 			test{"fencing", "TestClaimer_NeverEndsALaterHolder", "administrator command"}},
+		{"joined-answer-kept", noPoisoning, "nor is the answer to a claim that joined another one",
+			[]edit{{claimerGo, "if f.number > asked ||", "if f.number > 0*asked ||"}},
+			test{"fencing", "TestClaimer_NeverOlderThanTheQuestion", "got <nil>, want LF001"}},
+		{"overtaken-locks", progress, "a claim that was overtaken while it waited leaves nothing locked",
+			[]edit{{claimSQL, "            IF NOT FOUND THEN\n                -- Another claim was first.", "            IF false THEN\n                -- Another claim was first."}},
+			test{"fencing", "TestClaim_OvertakenLocksNothing", "lock timeout"}},
+		{"broken-once", progress, "a claim whose connection breaks again starts over again",
+			[]edit{{"fencing/raise.go", "const brokenTries = 3", "const brokenTries = 1"}},
+			test{"fencing", "TestClaimer_ConnectionBreaksAgain", "never came"}},
+		{"asked-once", progress, "a kept connection that was ended in the meantime is no answer",
+			[]edit{{"fencing/store.go", "	q.store.forsake(q.database)\n	return ask()", "	return err"}},
+			test{"fencing", "TestStore_KeptConnectionsEnded", "57P01"}},
 	}
 }

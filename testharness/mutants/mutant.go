@@ -64,7 +64,7 @@ func (e edit) apply(text string) (string, error) {
 
 // parts are the mutants as they are listed.
 func parts() [][]mutant {
-	return [][]mutant{inChecks(), inClaims(), inSessions(), inNames(), inPolicies()}
+	return [][]mutant{inChecks(), inClaims(), inSessions(), inNames(), inPolicies(), inLoans()}
 }
 
 // all returns every mutant, by invariant.

@@ -14,6 +14,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/testharness/dial"
+	"github.com/fenceproxy/fenceproxy/testharness/etcdtest"
 	"github.com/fenceproxy/fenceproxy/testharness/history"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 )
@@ -42,12 +43,7 @@ type ground struct {
 
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{pg: postgres.New(t, postgres.Options{Config: []string{"autovacuum = off"}}), etcd: embedded.New(t.TempDir())}
-	g.etcd.Addr = "127.0.0.1:0"
-	if err := g.etcd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.etcd.Close)
+	g := &ground{pg: postgres.New(t, postgres.Options{Config: []string{"autovacuum = off"}}), etcd: etcdtest.New(t)}
 	admin := dial.Connect(t, g.pg.DSN(postgres.Superuser, "postgres"))
 	dial.Exec(t, admin, "CREATE ROLE "+role+" LOGIN")
 	return g
