@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,8 @@ const maxAdminHeader = 16 << 10
 
 // admin answers on the admin port: the dashboard, /metrics, and for everybody
 // /healthz (the process lives) and /readyz (everything that a new claim needs can be
-// reached, and the proxy is not being drained).
+// reached, and the proxy is not being drained), of which ?exclude=etcd leaves one out,
+// as Kubernetes' own servers have it.
 type admin struct {
 	probes   []probe
 	page     *dashboard.Dashboard
@@ -81,6 +83,13 @@ func (a *admin) close() {
 }
 
 func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
+	excluded := r.URL.Query()["exclude"]
+	for _, name := range excluded {
+		if !slices.ContainsFunc(a.probes, func(p probe) bool { return p.name == name }) {
+			http.Error(w, "exclude must be upstream or etcd", http.StatusBadRequest)
+			return
+		}
+	}
 	if a.draining.Load() {
 		http.Error(w, "draining", http.StatusServiceUnavailable)
 		return
@@ -88,6 +97,9 @@ func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	for _, p := range a.probes {
+		if slices.Contains(excluded, p.name) {
+			continue
+		}
 		if err := p.check(ctx); err != nil {
 			why := p.name + " doesn't answer"
 			if a.page.Gate.Admits(r) { // it may name addresses

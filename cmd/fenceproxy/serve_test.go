@@ -108,14 +108,21 @@ func TestServe_AdminPort(t *testing.T) {
 	if status, body := get(t, p, "/readyz"); status != 503 || !strings.HasPrefix(body, "etcd: ") || strings.Count(body, "etcd") != 1 {
 		t.Errorf("etcd away: got %d %q, want 503 that names etcd once", status, body)
 	}
+	for query, want := range map[string]int{"exclude=etcd": 200, "exclude=upstream": 503, "exclude=etc": 400} {
+		if status, body := get(t, p, "/readyz?"+query); status != want {
+			t.Errorf("etcd away: /readyz?%s: got %d %q, want %d", query, status, body, want)
+		}
+	}
 	if status, _ := get(t, p, "/healthz"); status != 200 {
 		t.Errorf("etcd away: /healthz got %d, want 200", status)
 	}
 	if err := s.Postgres.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := get(t, p, "/readyz"); status != 503 || !strings.Contains(body, "upstream") {
-		t.Errorf("PostgreSQL away: got %d %q, want 503 that names the upstream", status, body)
+	for _, path := range []string{"/readyz", "/readyz?exclude=etcd"} {
+		if status, body := get(t, p, path); status != 503 || !strings.Contains(body, "upstream") {
+			t.Errorf("PostgreSQL away: %s: got %d %q, want 503 that names the upstream", path, status, body)
+		}
 	}
 }
 

@@ -20,7 +20,8 @@
 // writes docs/clients.md: the table of results, and each program's lines from
 // `recipe` to `end`, which show how its driver tags a session.
 //
-// The whole programs of docs/tagging.md are run as they stand there, too.
+// The whole programs of docs/tagging.md and docs/sql-locks.md are run as they
+// stand there, too.
 //
 // Go's programs are a module of their own, so that drivers that nothing else
 // here uses stay out of the project's.

@@ -55,7 +55,7 @@ func newRig(t *testing.T) *rig {
 	ca := certs.New(t)
 	cert, key := ca.Files(ca.Leaf("proxy"))
 	r.proxy, err = r.stack.StartProcess(t.Context(), "app", []string{filepath.Join(r.bin, "fenceproxy")},
-		"--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", key)
+		"--sql-locks", "allow", "--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", key)
 	if err != nil {
 		t.Fatal(err)
 	}

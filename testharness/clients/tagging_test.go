@@ -13,12 +13,16 @@ import (
 	"strings"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/clients"
 )
 
-const taggingPage = "../../docs/tagging.md"
+// The pages of documented programs, each behind the comment that names it.
+var documentedOn = []string{"../../docs/tagging.md", "../../docs/sql-locks.md"}
 
-// A documented program stands in docs/tagging.md behind the comment that names it.
+// A documented program is one that readers can take as it stands.
 type documented struct {
 	name   string
 	client string // the one of clients.All whose driver it uses
@@ -38,52 +42,65 @@ func allDocumented() []documented {
 		{"java", "pgjdbc", "Pay.java", false},
 		{"ruby", "ruby-pg", "pay.rb", false},
 		{"php", "PDO_pgsql", "pay.php", false},
+		{"sql-psql", "psql", "locked.sh", true},
+		{"sql-python", "psycopg", "locked.py", true},
+		{"sql-node", "node-postgres", "locked.js", true},
+		{"sql-java", "pgjdbc", "Locked.java", true},
+		{"sql-ruby", "ruby-pg", "locked.rb", true},
+		{"sql-php", "PDO_pgsql", "locked.php", true},
+		{"sql-go", "pgx", "main.go", true},
 	}
 }
 
-// block matches a block of the page, with the mark before it if it has one.
+// block matches a block of a page, with the mark before it if it has one.
 var block = regexp.MustCompile("(?s)(?:<!-- runs: ([a-z-]+) -->\n)?```([a-z]*)\n(.*?)```\n")
 
-// taggingPrograms are the texts of the page's programs by their names.
-func taggingPrograms(t *testing.T) map[string]string {
+// documentedTexts are the texts of all pages' programs by their names. What is SQL
+// alone is no program.
+func documentedTexts(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(taggingPage)
-	if err != nil {
-		t.Fatal(err)
-	}
 	programs := map[string]string{}
-	for _, b := range block.FindAllStringSubmatch(string(page), -1) {
-		switch name, language := b[1], b[2]; {
-		case name != "":
-			programs[name] = b[3]
-		case language != "":
-			t.Errorf("docs/tagging.md has a block of %s that no test runs:\n%s", language, b[3])
+	for _, at := range documentedOn {
+		page, err := os.ReadFile(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range block.FindAllStringSubmatch(string(page), -1) {
+			switch name, language := b[1], b[2]; {
+			case programs[name] != "":
+				t.Errorf("%s: there are two programs %s", at, name)
+			case name != "":
+				programs[name] = b[3]
+			case language != "" && language != "sql":
+				t.Errorf("%s has a block of %s that no test runs:\n%s", at, language, b[3])
+			}
 		}
 	}
 	return programs
 }
 
-// TestTagging_AllRun: the page has no program that isn't run, and none is missing.
+// TestTagging_AllRun: the pages have no program that isn't run, and none is missing.
 func TestTagging_AllRun(t *testing.T) {
-	programs := taggingPrograms(t)
-	var names []string
+	programs := documentedTexts(t)
 	for _, d := range allDocumented() {
-		names = append(names, d.name)
+		if programs[d.name] == "" {
+			t.Errorf("no page has the program %s", d.name)
+		}
 		delete(programs, d.name)
 	}
-	if len(programs) > 0 || len(taggingPrograms(t)) != len(names) {
-		t.Errorf("docs/tagging.md has %d programs, %v of them unknown; want %v", len(taggingPrograms(t)), programs, names)
+	for name := range programs {
+		t.Errorf("no test runs the program %s", name)
 	}
 }
 
-// TestTagging_Programs runs the programs of docs/tagging.md whose clients
-// FENCE_CLIENTS names, as they stand there.
+// TestTagging_Programs runs the documented programs whose clients FENCE_CLIENTS
+// names, as they stand on their pages.
 func TestTagging_Programs(t *testing.T) {
 	picked, err := clients.Select(os.Getenv("FENCE_CLIENTS"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, r := taggingPrograms(t), newRig(t)
+	programs, r := documentedTexts(t), newRig(t)
 	for _, d := range allDocumented() {
 		i := slices.IndexFunc(picked, func(c clients.Client) bool { return c.Name == d.client })
 		if i < 0 {
@@ -192,6 +209,13 @@ func (r *rig) holds(t *testing.T, d documented, command []string) {
 	}
 	if r.paid(t) != 1 {
 		t.Error("the holder's write isn't there")
+	}
+	left, err := r.stack.Client.Get(t.Context(), leases.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left.Count != 0 {
+		t.Errorf("%d locks are not given back", left.Count)
 	}
 }
 

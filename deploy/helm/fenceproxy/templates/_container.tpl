@@ -49,7 +49,7 @@ livenessProbe:
 {{- /* An application is not to be taken out of its own Service when etcd is away. */}}
 {{- if ne .Values.mode "sidecar" }}
 readinessProbe:
-  httpGet: {path: /readyz, port: fence-admin}
+  httpGet: {path: {{ ternary "/readyz" "/readyz?exclude=etcd" .Values.readiness.etcd | quote }}, port: fence-admin}
   periodSeconds: 5
   timeoutSeconds: 2
   failureThreshold: 2
