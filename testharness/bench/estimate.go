@@ -61,7 +61,7 @@ func idleTakes(o options, c contender) time.Duration {
 	if c.tls {
 		session += encryptionTakes
 	}
-	return time.Duration(o.sessions)*session + o.settle
+	return time.Duration(o.sessions)*session + settle
 }
 
 func fillTakes(t tables, o options) time.Duration {

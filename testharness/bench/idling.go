@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/testharness/idle"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -17,6 +18,10 @@ import (
 func idleSettings(n int) []string {
 	return []string{fmt.Sprintf("max_connections = %d", n+100), "shared_buffers = 16MB"}
 }
+
+// settle is for how long idle sessions are watched: fenceproxy's rest by then, and
+// what they have given up is the system's again.
+const settle = proxy.DefaultRestAfter + 6*time.Second
 
 // idling tells what a session costs a proxy that has nothing else to do. The
 // proxy is a new one: memory that an earlier workload left would be reused.
@@ -31,7 +36,7 @@ func idling(ctx context.Context, r *rig, o options, c contender) (sample, error)
 	if err != nil {
 		return s, err
 	}
-	g, err := idle.Measure(ctx, p.pid, config, o.sessions, o.settle)
+	g, err := idle.Measure(ctx, p.pid, config, o.sessions, settle)
 	s[memory] = g.Settled / 1024
 	r.end(c.route)
 	return s, errors.Join(err, r.awaitNobody(ctx))

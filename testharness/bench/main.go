@@ -29,11 +29,10 @@ type options struct {
 
 // An extent is how much there is to do in rounds that end by themselves.
 type extent struct {
-	scale     int           // of pgbench's tables
-	megabytes int           // of a COPY
-	takeovers int           // of a lock
-	sessions  int           // that are idle
-	settle    time.Duration // for which idle sessions are watched
+	scale     int // of pgbench's tables
+	megabytes int // of a COPY
+	takeovers int // of a lock
+	sessions  int // that are idle
 }
 
 // partial says that not everything is measured.
@@ -56,11 +55,11 @@ const (
 
 // fullExtent has as many takeovers as a p99 wants.
 func fullExtent() extent {
-	return extent{scale: 50, megabytes: 1000, takeovers: 100, sessions: 5000, settle: 6 * time.Second}
+	return extent{scale: 50, megabytes: 1000, takeovers: 100, sessions: 5000}
 }
 
 func quickExtent() extent {
-	return extent{scale: 10, megabytes: 64, takeovers: 5, sessions: 1000, settle: 2 * time.Second}
+	return extent{scale: 10, megabytes: 64, takeovers: 5, sessions: 1000}
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -96,6 +95,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 2 && args[0] == memberRole {
+		return serveEtcd(ctx, args[1], stdout)
+	}
 	o, err := parse(args, stderr)
 	if err != nil {
 		return err

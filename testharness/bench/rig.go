@@ -31,6 +31,8 @@ const (
 // the routes, each started when it is first wanted.
 type rig struct {
 	program   string // fenceproxy
+	etcd      *stack.Member
+	etcdDir   string // its data
 	stack     *stack.Stack
 	dir       string // configurations, scripts and logs
 	cert, key string
@@ -73,7 +75,11 @@ func (r *rig) start(ctx context.Context, settings []string) (err error) {
 		"ssl = on", "ssl_cert_file = '" + r.cert + "'", "ssl_key_file = '" + r.key + "'",
 		"autovacuum = off", "jit = off", "max_wal_size = 4GB", "checkpoint_timeout = 1h",
 	}, settings...)
-	if r.stack, err = stack.Start(ctx, stack.Options{Postgres: postgres.Options{Config: settings}}); err != nil {
+	if err := r.startEtcd(); err != nil {
+		return err
+	}
+	options := stack.Options{Postgres: postgres.Options{Config: settings}, Endpoints: []string{"http://" + r.etcd.Client}}
+	if r.stack, err = stack.Start(ctx, options); err != nil {
 		return err
 	}
 	if err := errors.Join(r.stack.CreateDatabase(ctx, database), r.stack.Install(ctx, database)); err != nil {
@@ -142,8 +148,13 @@ func (r *rig) close() error {
 	if r.stack != nil {
 		errs = append(errs, r.stack.Close())
 	}
-	if r.dir != "" {
-		errs = append(errs, os.RemoveAll(r.dir))
+	if r.etcd != nil {
+		errs = append(errs, r.etcd.Kill())
+	}
+	for _, dir := range []string{r.etcdDir, r.dir} {
+		if dir != "" {
+			errs = append(errs, os.RemoveAll(dir))
+		}
 	}
 	for _, f := range r.cleanups {
 		f()
