@@ -46,7 +46,7 @@ GOLANGCI     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VCS          := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race quick lint audit fuzz grammar wire wire-fuzz attack steps chaos clients dashboard pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks deploy-check release release-check clean
+.PHONY: help setup build demo test race quick lint audit fuzz grammar wire wire-fuzz attack steps chaos clients dashboard pg-regress mutants bench bench-quick bench-micro bench-profile bench-idle bench-guard bench-claims bench-marks bench-checks deploy-check release release-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -187,6 +187,10 @@ bench-claims: ## claims a second, beside etcd's own locks a second
 bench-marks: ## what MARKS (1000000) marks change, and how they are removed
 	@testharness/setup.sh go postgres
 	$(GO) test -run '^$$' -bench 'Marks$$' -benchtime 1x -timeout 1h ./testharness/claims
+
+bench-checks: ## what a check takes beside MARKS (10000000) marks, against 100
+	@testharness/setup.sh go postgres
+	$(GO) test -run '^$$' -bench 'Check$$' -benchtime 1x -timeout 1h ./testharness/claims
 
 clean: ## what the targets above made
 	rm -rf bin dist coverage.out testharness/clients/programs/node/node_modules testharness/browser/page/node_modules

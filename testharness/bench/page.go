@@ -36,7 +36,7 @@ const tail = `
 ## Others
 
 ` + "`make bench-micro BASE=main~5`" + ` compares the parts (frames, queue, classifier, injection) with an older commit, ` + "`make bench-profile`" + ` shows where the
-relay's CPU goes, and ` + "`make bench-idle`, `bench-guard`, `bench-claims` and `bench-marks`" + ` measure one thing each.
+relay's CPU goes, and ` + "`make bench-idle`, `bench-guard`, `bench-claims`, `bench-marks` and `bench-checks`" + ` measure one thing each.
 `
 
 // page is all that is told.
