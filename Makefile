@@ -154,7 +154,7 @@ mutants: ## each protection taken out, and the test that must go red: docs/proof
 	@testharness/setup.sh go cc postgres
 	$(GO) run ./testharness/mutants -only "$(MUTANTS)" -against "$(AGAINST)"
 
-bench: build ## beside PgBouncer, HAProxy and fencing by hand, some 40 minutes; writes docs/benchmarks.md (ONLY='update.*/8/' ROUNDS=5)
+bench: build ## beside PgBouncer, HAProxy and fencing by hand, three quarters of an hour; writes docs/benchmarks.md (ONLY='update.*/8/' ROUNDS=5)
 	@testharness/setup.sh go postgres peers
 	$(GO) build -o bin/bench ./testharness/bench
 	bin/bench -page docs/benchmarks.md -only '$(ONLY)' -rounds $(ROUNDS) -seconds $(ROUND_TIME)

@@ -17,7 +17,7 @@ func TestTakes(t *testing.T) {
 		args []string
 		want time.Duration
 	}{
-		{"full", nil, 40 * time.Minute},
+		{"full", nil, 45 * time.Minute},
 		{"quick", []string{"-quick"}, 2*time.Minute + 30*time.Second},
 	} {
 		o := parsed(t, c.args...)

@@ -8,7 +8,7 @@ import (
 // head is what stands above the figures.
 const head = `# Benchmarks
 
-` + "`make bench`" + ` writes this page, in some 40 minutes: everything that it compares runs on one machine, in one run, in turn (A B C, A B C, …). Figures of
+` + "`make bench`" + ` writes this page, in three quarters of an hour: everything that it compares runs on one machine, in one run, in turn (A B C, A B C, …). Figures of
 a busy or a virtual machine say little by themselves; the ratios are of the same rounds, and say more. ` + "`make bench-quick`" + ` prints a part of it
 in less than three minutes; ` + "`make bench ONLY='update.*/8/' ROUNDS=5 ROUND_TIME=2`" + ` prints the rows that match. [The fast path](fast-path.md) tells why
 the figures are what they are.
