@@ -49,6 +49,8 @@ if "$work/helm" template fenceproxy deploy/helm/fenceproxy --kube-version $kuber
 fi
 "$work/helm" template 12e3 deploy/helm/sidecar --namespace 0x1 --kube-version $kubernetes >"$work/sidecar.yaml" 2>"$work/log" ||
 	{ cat "$work/log" >&2; exit 1; }
+# With etcd away a Service without proxies would keep everybody out.
+grep -q 'path: "/readyz?exclude=etcd"' "$work/least.yaml" || { echo "the chart has proxies taken out of use while etcd is away" >&2; exit 1; }
 for objects in all least sidecar; do
 	"$work/check" kubernetes "$work/$objects.yaml"
 done

@@ -83,10 +83,14 @@ func (a *admin) close() {
 }
 
 func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
+	var names []string
+	for _, p := range a.probes {
+		names = append(names, p.name)
+	}
 	excluded := r.URL.Query()["exclude"]
 	for _, name := range excluded {
-		if !slices.ContainsFunc(a.probes, func(p probe) bool { return p.name == name }) {
-			http.Error(w, "exclude must be upstream or etcd", http.StatusBadRequest)
+		if !slices.Contains(names, name) {
+			http.Error(w, "exclude must be one of "+strings.Join(names, ", "), http.StatusBadRequest)
 			return
 		}
 	}

@@ -140,6 +140,9 @@ func TestServe_DrainsAtSIGTERM(t *testing.T) {
 		status, body := get(t, p, "/readyz")
 		return status == 503 && strings.Contains(body, "draining")
 	})
+	if status, body := get(t, p, "/readyz?exclude=etcd"); status != 503 {
+		t.Errorf("draining: /readyz?exclude=etcd: got %d %q, want 503", status, body)
+	}
 	exec1(t, conn, "COMMIT")
 	status, err := p.Wait()
 	if status != 0 || err != nil {

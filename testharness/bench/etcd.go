@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -30,13 +27,4 @@ func (r *rig) startEtcd() error {
 		Name: name, Dir: r.etcdDir, Peer: alone, Cluster: name + "=" + alone, Token: rand.Text(),
 	})
 	return r.etcd.Start()
-}
-
-// serveEtcd is what its process does.
-func serveEtcd(ctx context.Context, config string, stdout io.Writer) error {
-	var c stack.MemberConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		return fmt.Errorf("read the etcd's settings: %w", err)
-	}
-	return stack.ServeMember(ctx, c, os.Stdin, stdout)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/testharness/command"
+	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
 func main() { command.Main("bench", run) }
@@ -96,7 +97,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 2 && args[0] == memberRole {
-		return serveEtcd(ctx, args[1], stdout)
+		return stack.ServeMember(ctx, args[1], os.Stdin, stdout)
 	}
 	o, err := parse(args, stderr)
 	if err != nil {

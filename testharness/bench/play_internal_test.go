@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/fenceproxy/fenceproxy/testharness/command"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -153,13 +151,4 @@ func earlyChecks(t *testing.T, p *stack.Proxy) float64 {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
-}
-
-// TestMain is the etcd of a rig, in the process that is one.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == memberRole {
-		command.Main("bench", run)
-		return
-	}
-	os.Exit(m.Run())
 }

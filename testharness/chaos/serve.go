@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -20,11 +19,7 @@ const (
 func Serve(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 2 && args[0] == roleMember:
-		var config stack.MemberConfig
-		if err := json.Unmarshal([]byte(args[1]), &config); err != nil {
-			return fmt.Errorf("read the member's config: %w", err)
-		}
-		return stack.ServeMember(ctx, config, in, out)
+		return stack.ServeMember(ctx, args[1], in, out)
 	case len(args) == 1 && args[0] == roleWorker:
 		return work(ctx, in, out)
 	default:

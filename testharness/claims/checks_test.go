@@ -27,7 +27,7 @@ func BenchmarkCheck(b *testing.B) {
 		b.Fatalf("MARKS is %d, and a number above 0 is expected", n)
 	}
 	s := newStack(b)
-	many := "many"
+	const many = "many"
 	if err := errors.Join(s.CreateDatabase(b.Context(), many), s.Install(b.Context(), many)); err != nil {
 		b.Fatal(err)
 	}

@@ -35,9 +35,13 @@ type MemberConfig struct {
 type memberAddrs struct{ Client, Peer string }
 
 // ServeMember is a member of an etcd cluster until ctx or in ends; it says its
-// addresses on out. It is what the process of a Member does. It doesn't sync to
-// disk: a process that is killed loses nothing by that.
-func ServeMember(ctx context.Context, config MemberConfig, in io.Reader, out io.Writer) error {
+// addresses on out. It is what the process of a Member does with its last argument.
+// It doesn't sync to disk: a process that is killed loses nothing by that.
+func ServeMember(ctx context.Context, arg string, in io.Reader, out io.Writer) error {
+	var config MemberConfig
+	if err := json.Unmarshal([]byte(arg), &config); err != nil {
+		return fmt.Errorf("read the member's config: %w", err)
+	}
 	peer, err := url.Parse(config.Peer)
 	if err != nil {
 		return fmt.Errorf("parse peer URL: %w", err)
@@ -86,7 +90,7 @@ type Member struct {
 }
 
 // NewMember returns a member that doesn't run yet. command is a program that
-// calls ServeMember with the MemberConfig that is its last argument, as JSON.
+// calls ServeMember with its last argument, the MemberConfig as JSON.
 func NewMember(command []string, config MemberConfig) *Member {
 	return &Member{config: config, command: command}
 }
