@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// leastToken is how many characters an admin token has at least: nobody is kept from
-// trying one after the other.
+// leastToken is how many characters an admin token has at least: whoever has many
+// addresses can try many.
 const leastToken = 16
 
 // adminFlags say where the admin port is, and who may see what is there.

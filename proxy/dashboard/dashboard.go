@@ -154,7 +154,10 @@ func (d *Dashboard) front(w http.ResponseWriter, r *http.Request) {
 	switch v := d.Gate.judge(r); v {
 	case admitted:
 		d.file(w, r, "index.html", http.StatusOK)
-	case unknown:
+	case unknown, heldOff:
+		if v == unknown {
+			forgetCookie(w, r)
+		}
 		http.Redirect(w, r, signInPath, http.StatusSeeOther)
 	default:
 		d.Gate.refuse(w, r, v)

@@ -1,13 +1,16 @@
 package dashboard
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,11 +29,15 @@ type Gate struct {
 	Certificates bool
 	Logger       *slog.Logger
 	Now          func() time.Time
+
+	tries tries
+	// own vouches for what this process has said itself, see proof.
+	own []byte
 }
 
 // NewGate returns one that is for a port on loopback.
 func NewGate() *Gate {
-	return &Gate{Logger: slog.New(slog.DiscardHandler), Now: time.Now}
+	return &Gate{Logger: slog.New(slog.DiscardHandler), Now: time.Now, own: []byte(rand.Text())}
 }
 
 // A verdict is what a Gate thinks of a request.
@@ -44,10 +51,13 @@ const (
 	misdirected
 	// unknown: it shows neither the token nor a certificate.
 	unknown
+	// heldOff: too many wrong tokens came from its address, and what it shows isn't
+	// looked at.
+	heldOff
 )
 
 func (v verdict) String() string {
-	return [...]string{"admitted", "foreign", "misdirected", "unknown"}[v]
+	return [...]string{"admitted", "foreign", "misdirected", "unknown", "held off"}[v]
 }
 
 // Protect lets only requests through that may see everything.
@@ -88,10 +98,47 @@ func (g *Gate) judge(r *http.Request) verdict {
 	case g.Certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
 		return admitted
 	}
-	if token, ok := g.token(); ok && (g.bears(r, token) || g.signedIn(r, token)) {
+	return g.judgeToken(r)
+}
+
+// judgeToken compares what a request shows with the token. Who shows nothing is never
+// held off, nor who has signed in since the proxy started: whoever else tries tokens
+// at the same address keeps nobody out who is in.
+func (g *Gate) judgeToken(r *http.Request) verdict {
+	shown, cookie := bearer(r), signInCookie(r)
+	if shown == "" && cookie == "" {
+		return unknown
+	}
+	if g.holdFor(r) > 0 && !g.proven(cookie) {
+		return heldOff
+	}
+	token, ok := g.token()
+	if !ok {
+		return unknown
+	}
+	right, current := g.signedIn(cookie, token)
+	if equal(shown, token) || right && current {
 		return admitted
 	}
+	if shown != "" {
+		g.wrong(r)
+	}
+	if cookie != "" && !right {
+		g.wrong(r)
+	}
 	return unknown
+}
+
+// holdFor is how much longer no token is looked at from where a request comes.
+func (g *Gate) holdFor(r *http.Request) time.Duration {
+	return g.tries.holdFor(network(r.RemoteAddr), g.Now())
+}
+
+// wrong counts a wrong token.
+func (g *Gate) wrong(r *http.Request) {
+	if g.tries.wrong(network(r.RemoteAddr), g.Now()) {
+		g.Logger.Warn("wrong admin tokens: the address is held off", "remote", r.RemoteAddr)
+	}
 }
 
 // token is the secret, and whether there is one.
@@ -107,9 +154,13 @@ func (g *Gate) token() (string, bool) {
 	return token, token != ""
 }
 
-func (g *Gate) bears(r *http.Request, token string) bool {
+// bearer is the token that a request shows in its header; "" if it shows none.
+func bearer(r *http.Request) string {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return strings.EqualFold(scheme, "Bearer") && equal(strings.TrimSpace(shown), token)
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(shown)
 }
 
 // equal takes the same time whatever the difference, lengths included.
@@ -126,10 +177,19 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, v verdict) {
 	case misdirected:
 		http.Error(w, fmt.Sprintf("This is asked for as %q. Without an admin token only names of loopback are answered: "+
 			"ask for 127.0.0.1 or localhost, or set admin_token_file.", r.Host), http.StatusMisdirectedRequest)
+	case heldOff:
+		g.retryLater(w, r)
+		http.Error(w, "Too many wrong admin tokens came from your address: none is looked at for a moment.", http.StatusTooManyRequests)
 	default:
+		forgetCookie(w, r)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="fenceproxy admin port"`)
 		http.Error(w, "The admin token is missing or wrong: send it as \"Authorization: Bearer …\", or sign in at /sign-in.", http.StatusUnauthorized)
 	}
+}
+
+// retryLater says when a token is looked at again.
+func (g *Gate) retryLater(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(g.holdFor(r).Seconds()))))
 }
 
 // fromElsewhere reports whether a browser asks on behalf of another origin's page. That

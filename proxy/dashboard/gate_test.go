@@ -115,6 +115,7 @@ func TestGate_ProtectProbe(t *testing.T) {
 // form sends what the page to sign in sends.
 func form(h http.Handler, token string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "/sign-in", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	r.Host = "localhost:6434"
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -145,7 +146,7 @@ func TestDashboard_SignIn(t *testing.T) {
 	if w := get(h, "/"); w.Code != 303 || w.Header().Get("Location") != "/sign-in" {
 		t.Errorf("got %d to %q, want the form", w.Code, w.Header().Get("Location"))
 	}
-	if w := get(h, "/sign-in"); w.Code != 200 || strings.Contains(w.Body.String(), "isn't the token") {
+	if w := get(h, "/sign-in"); w.Code != 200 || strings.Contains(w.Body.String(), "the token of this proxy") {
 		t.Errorf("the form: got %d %s", w.Code, w.Body)
 	}
 	for _, path := range []string{"/api/state", "/api/events", "/page/app.js"} {
@@ -157,7 +158,7 @@ func TestDashboard_SignIn(t *testing.T) {
 		t.Errorf("how the form looks: got %d, want 200", w.Code)
 	}
 	for _, wrong := range []string{"", "wrong", strings.Repeat("x", 1<<20)} {
-		if w := form(h, wrong); w.Code != 401 || len(w.Result().Cookies()) > 0 || !strings.Contains(w.Body.String(), "isn't the token") {
+		if w := form(h, wrong); w.Code != 401 || len(w.Result().Cookies()) > 0 || !strings.Contains(w.Body.String(), "the token of this proxy") {
 			t.Errorf("%.10s: got %d, %v", wrong, w.Code, w.Result().Cookies())
 		}
 	}

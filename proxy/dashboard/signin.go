@@ -4,7 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,43 +20,88 @@ const maxForm = 4 << 10
 // signInPath is where the page is that asks for the token.
 const signInPath = "/sign-in"
 
-// A signed-in browser has a cookie of when that ends and a code that only who knows
-// the token can make. So it outlives a restart of the proxy, and ends when the token
-// is another one; nothing is kept here.
+// A signed-in browser has a cookie of when that ends, a code that only who knows the
+// token can make, and this process' proof that it has made both. So it outlives a
+// restart of the proxy, and ends when the token is another one; nothing is kept here.
 
 // sign is the code of a purpose.
-func sign(token, purpose string) []byte {
-	mac := hmac.New(sha256.New, []byte(token))
+func sign(secret []byte, purpose string) string {
+	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("fenceproxy admin port: " + purpose))
-	return mac.Sum(nil)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// cookieName differs from one token to another: browsers don't tell the ports of a
-// host apart, and there may be several proxies on one.
-func cookieName(r *http.Request, token string) string {
-	name := "fenceproxy-" + hex.EncodeToString(sign(token, "name")[:4])
+// cookieName has the port in it: browsers don't tell the ports of a host apart, and
+// there may be several proxies on one. It hasn't anything of the token in it, so that
+// one request can try one.
+func cookieName(r *http.Request) string {
+	name := "fenceproxy"
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && digits(port) {
+		name += "-" + port
+	}
 	if r.TLS != nil {
 		return "__Host-" + name
 	}
 	return name
 }
 
-func cookieValue(token string, until time.Time) string {
-	end := strconv.FormatInt(until.Unix(), 10)
-	return end + "." + base64.RawURLEncoding.EncodeToString(sign(token, "signed in until "+end))
+func digits(s string) bool { return strings.Trim(s, "0123456789") == "" && s != "" }
+
+// signInCookie is what a browser shows that has signed in; "" if there is none.
+func signInCookie(r *http.Request) string {
+	cookie, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
 }
 
-// signedIn reports whether the request is a browser's that has signed in with the
-// token, and not too long ago.
-func (g *Gate) signedIn(r *http.Request, token string) bool {
-	cookie, err := r.Cookie(cookieName(r, token))
-	if err != nil {
-		return false
+func cookieValue(token string, until time.Time) string {
+	end := strconv.FormatInt(until.Unix(), 10)
+	return end + "." + sign([]byte(token), "signed in until "+end)
+}
+
+// setCookie gives a browser a cookie, or with a negative age takes it.
+func setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName(r), Value: value, Path: "/", MaxAge: int(age / time.Second),
+		HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// forgetCookie has a browser show no longer what is of no use: it would count as a
+// wrong token each time.
+func forgetCookie(w http.ResponseWriter, r *http.Request) {
+	if signInCookie(r) != "" {
+		setCookie(w, r, "", -time.Second)
 	}
-	text, _, _ := strings.Cut(cookie.Value, ".")
+}
+
+// signedIn reports whether a cookie is right, and whether it still counts.
+func (g *Gate) signedIn(cookie, token string) (right, current bool) {
+	value, _ := cutProof(cookie)
+	text, _, _ := strings.Cut(value, ".")
 	end, err := strconv.ParseInt(text, 10, 64)
 	until := time.Unix(end, 0)
-	return err == nil && equal(cookie.Value, cookieValue(token, until)) && g.Now().Before(until)
+	right = err == nil && equal(value, cookieValue(token, until))
+	return right, g.Now().Before(until)
+}
+
+// cutProof takes the proof from a cookie.
+func cutProof(cookie string) (value, proof string) {
+	if at := strings.LastIndexByte(cookie, '.'); at >= 0 {
+		return cookie[:at], cookie[at+1:]
+	}
+	return cookie, ""
+}
+
+// proof is what only this process can add to a cookie.
+func (g *Gate) proof(value string) string { return sign(g.own, "proof of "+value) }
+
+// proven reports whether this process has made a cookie: then it is no try.
+func (g *Gate) proven(cookie string) bool {
+	value, proof := cutProof(cookie)
+	return equal(proof, g.proof(value))
 }
 
 // signIns adds the page that asks for the token, and what it sends.
@@ -71,43 +116,47 @@ func (d *Dashboard) askForToken(w http.ResponseWriter, r *http.Request) {
 	switch v := d.Gate.judge(r); {
 	case v == admitted:
 		http.Redirect(w, r, "/", http.StatusSeeOther)
+	case v == heldOff && d.Gate.Token != nil:
+		d.form(w, http.StatusOK, "")
 	case v != unknown:
 		d.Gate.refuse(w, r, v)
 	case d.Gate.Token == nil:
 		http.Error(w, "A certificate that this proxy knows is needed, and there is no token to sign in with.", http.StatusUnauthorized)
 	default:
-		d.form(w, http.StatusOK, false)
+		d.form(w, http.StatusOK, "")
 	}
 }
 
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if d.Gate.holdFor(r) > 0 {
+		d.Gate.retryLater(w, r)
+		d.form(w, http.StatusTooManyRequests, "Too many wrong tokens came from your address. Wait a moment, and try again.")
+		return
+	}
 	token, ok := d.Gate.token()
 	if !ok || !equal(strings.TrimSpace(r.PostFormValue("token")), token) {
 		d.Gate.Logger.Warn("sign-in refused on the admin port", "remote", r.RemoteAddr)
-		d.form(w, http.StatusUnauthorized, true)
+		if ok {
+			d.Gate.wrong(r)
+		}
+		d.form(w, http.StatusUnauthorized, "That isn't the token of this proxy.")
 		return
 	}
 	d.Gate.Logger.Info("signed in on the admin port", "remote", r.RemoteAddr)
-	http.SetCookie(w, &http.Cookie{
-		Name: cookieName(r, token), Value: cookieValue(token, d.Gate.Now().Add(signedInFor)), Path: "/",
-		MaxAge: int(signedInFor / time.Second), HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
-	})
+	value := cookieValue(token, d.Gate.Now().Add(signedInFor))
+	setCookie(w, r, value+"."+d.Gate.proof(value), signedInFor)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// form is the page that asks for the token, once more if what was sent is wrong.
-func (d *Dashboard) form(w http.ResponseWriter, status int, wrong bool) {
+// form is the page that asks for the token, once more if what was sent is no good: why.
+func (d *Dashboard) form(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = d.signInForm.Execute(w, struct{ Wrong bool }{wrong}) // to a browser that may have gone
+	_ = d.signInForm.Execute(w, struct{ Why string }{why}) // to a browser that may have gone
 }
 
 func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
-	if token, ok := d.Gate.token(); ok {
-		http.SetCookie(w, &http.Cookie{
-			Name: cookieName(r, token), Path: "/", MaxAge: -1, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
-		})
-	}
+	setCookie(w, r, "", -time.Second)
 	http.Redirect(w, r, signInPath, http.StatusSeeOther)
 }
