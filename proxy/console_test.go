@@ -175,7 +175,8 @@ func TestConsole_Protocols(t *testing.T) {
 				var key string
 				var token, sessions int64
 				var claimed time.Time
-				if err := conn.QueryRow(t.Context(), "show keys 'order:'").Scan(nil, &key, &token, &sessions, nil, &claimed, nil); err != nil ||
+				var lock string
+				if err := conn.QueryRow(t.Context(), "show keys 'order:'").Scan(nil, &key, &token, &sessions, nil, &claimed, nil, &lock, nil, nil, nil); err != nil ||
 					key != "order:1" || token != 41 || sessions < 1 || time.Since(claimed) > time.Minute || time.Since(claimed) < 0 {
 					t.Errorf("SHOW KEYS: got %q, %d, %d, %v, %v", key, token, sessions, claimed, err)
 				}

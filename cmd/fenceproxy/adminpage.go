@@ -12,6 +12,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/dashboard"
+	"github.com/fenceproxy/fenceproxy/proxy/live"
 )
 
 // newPage returns the dashboard of a server, for those whom the flags let in.
@@ -78,20 +79,20 @@ func (u *upstream) MarksOf(ctx context.Context, database string, keys []string) 
 // leasesAtOnce is how many leases etcd is asked for at the same time.
 const leasesAtOnce = 8
 
-// etcdLocks is dashboard.Locks.
+// etcdLocks is dashboard.Locks and console.Locks.
 type etcdLocks struct{ authority *leases.Authority }
 
 // HeldLocks asks once for the holders, and for the lease of each.
-func (e etcdLocks) HeldLocks(ctx context.Context, keys []string) ([]dashboard.Lock, error) {
+func (e etcdLocks) HeldLocks(ctx context.Context, keys []string) ([]live.Lock, error) {
 	held, err := e.authority.Held(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]dashboard.Lock, len(held))
+	all := make([]live.Lock, len(held))
 	var asking errgroup.Group
 	asking.SetLimit(leasesAtOnce)
 	for i, lock := range held {
-		all[i] = dashboard.Lock{Key: lock.Key, Token: lock.Token, Waiting: lock.Waiting}
+		all[i] = live.Lock{Key: lock.Key, Token: lock.Token, Waiting: lock.Waiting}
 		asking.Go(func() error {
 			if left, err := e.authority.Left(ctx, lock); err == nil {
 				all[i].Left = left

@@ -41,7 +41,7 @@ func TestServe_ConsolePsql(t *testing.T) {
 	}{
 		{"SHOW HELP", []string{"SHOW MARKS ['prefix'] [AFTER 'key'] [LIMIT n]|", "KILL pid", "RELOAD|"}},
 		{"SHOW VERSION", []string{"version\nfenceproxy "}},
-		{"show keys; show version", []string{"app|order:1|" + lease.Token().String() + "|1|0|", "fenceproxy "}},
+		{"show keys; show version", []string{"app|order:1|" + lease.Token().String() + "|1|0|", "|held|" + lease.Token().String() + "|0|", "fenceproxy "}},
 		{"SHOW SESSIONS;", []string{`|app|app|127.0.0.1:`, `{"order:1": ` + lease.Token().String() + "}", "|fenceproxy|", "|active|"}},
 		{"SHOW MARKS", []string{"app|order:1|" + lease.Token().String() + "|"}},
 		{"SHOW REJECTIONS", []string{"(0 rows)"}},

@@ -7,14 +7,15 @@ import (
 	"slices"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
+	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/proxy"
 	"github.com/fenceproxy/fenceproxy/proxy/console"
 )
 
-// console is that of a server and its upstream.
-func (p *serving) console(server *proxy.Server, u *upstream) *console.Console {
+// console is that of a server, its upstream and its etcd.
+func (p *serving) console(server *proxy.Server, u *upstream, authority *leases.Authority) *console.Console {
 	return &console.Console{
-		Server: server, Marks: u, Roles: u, Program: p, Journal: server.Journal,
+		Server: server, Marks: u, Locks: etcdLocks{authority}, Roles: u, Program: p, Journal: server.Journal,
 		Version: programVersion(), Login: u.hosts[0].store.Database(),
 	}
 }

@@ -196,7 +196,6 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	server.Policies, server.Settings.Console, server.Lending = policies, c.console.settings(), c.lending.lending()
 	registry.MustRegister(server)
 	r.serving.gatherer = registry
-	server.Console = r.serving.console(server, upstream)
 	observer, timed := newClaimObserver(logger, registry, server.Journal), newTimedAuthority(registry)
 	upstream.observe(observer)
 	if r.passwords, err = c.preflight(ctx, upstream, logger); err != nil {
@@ -219,7 +218,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	if err := pingEtcd(ctx, authority); err != nil {
 		return err
 	}
-	server.Lender = c.lender(etcd.client, registry)
+	server.Lender, server.Console = c.lender(etcd.client, registry), r.serving.console(server, upstream, authority)
 	timed.Authority = authority
 	upstream.verifyBy(timed)
 	if len(policies.Rules) > 0 || policies.Default != (proxy.Policy{}) {

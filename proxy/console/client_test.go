@@ -21,6 +21,7 @@ type world struct {
 	sessions []live.Session
 	marks    map[string][]fencing.ListedMark // by database
 	failing  map[string]error
+	locks    console.Locks
 	killed   []uint64
 }
 
@@ -47,7 +48,7 @@ func (w *world) Stats() ([]live.Stat, error)                   { return nil, nil
 func (w *world) Reload(context.Context) (live.Reloaded, error) { return live.Reloaded{}, nil }
 func (w *world) may(context.Context) (console.Access, error)   { return console.Administer, nil }
 func (w *world) console() *console.Console {
-	return &console.Console{Server: w, Marks: w, Program: w, Journal: live.NewJournal(), Version: "v"}
+	return &console.Console{Server: w, Marks: w, Locks: w.locks, Program: w, Journal: live.NewJournal(), Version: "v"}
 }
 
 // A line is a client of a console without a network.
@@ -56,6 +57,7 @@ type line struct {
 	out    bytes.Buffer
 	writer *wire.Writer
 	client *console.Client
+	from   int // the first column of rows that answered returns
 }
 
 func newLine(t testing.TB, w *world) *line {
@@ -112,7 +114,7 @@ func (l *line) answered() string {
 			if err != nil {
 				l.t.Fatal(err)
 			}
-			word += ":" + strings.Join(row[:min(2, len(row))], ",")
+			word += ":" + strings.Join(row[l.from:min(l.from+2, len(row))], ",")
 		}
 		said = append(said, word)
 	}

@@ -28,6 +28,12 @@ type Marks interface {
 	GrantListing() string
 }
 
+// Locks asks etcd who holds locks.
+type Locks interface {
+	// HeldLocks returns those of the keys that somebody holds.
+	HeldLocks(ctx context.Context, keys []string) ([]live.Lock, error)
+}
+
 // Program is what the proxy runs in.
 type Program interface {
 	// Settings returns them by name.
@@ -43,6 +49,7 @@ type Program interface {
 type Console struct {
 	Server  Server
 	Marks   Marks
+	Locks   Locks // nil: nothing is known of them
 	Program Program
 	Roles   Roles
 	Journal *live.Journal

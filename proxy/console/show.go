@@ -8,34 +8,8 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
-	"github.com/fenceproxy/fenceproxy/proxy/live"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
-
-func (c *Console) keysView() view {
-	return view{
-		name: "keys", takes: takesPrefix | takesLimit,
-		about: "the locks that sessions of this proxy are tagged with, by database and key",
-		columns: []column{
-			{"database", wire.TypeText, "of the sessions"},
-			{"key", wire.TypeText, "resource key"},
-			{"token", wire.TypeInt8, "that they present"},
-			{"sessions", wire.TypeInt8, "how many"},
-			{"transactions", wire.TypeInt8, "of them in a transaction, or active"},
-			{"claimed", wire.TypeTimestamptz, "when the newest of them did; NULL: none has yet"},
-			{"state", wire.TypeText, "the busiest of them: as in `SHOW SESSIONS`"},
-		},
-		show: func(_ context.Context, q query) (a answer, err error) {
-			for _, k := range live.Keys(c.Server.LiveSessions()) {
-				if strings.HasPrefix(k.Key, q.prefix) {
-					a.rows = append(a.rows, []any{text(k.Database), text(k.Key), int64(k.Token), int64(k.Sessions),
-						int64(k.Transactions), moment(k.Claimed), k.State.String()})
-				}
-			}
-			return q.limited(a), nil
-		},
-	}
-}
 
 func (c *Console) sessionsView() view {
 	return view{

@@ -110,7 +110,11 @@ func (c *Console) Documented() string {
 // limited cuts an answer to the limit, and says so.
 func (q query) limited(a answer) answer {
 	if q.limit > 0 && len(a.rows) > q.limit {
-		a.notices = append(a.notices, notice("NOTICE", "%d more rows are not shown", len(a.rows)-q.limit))
+		left := "1 more row is not shown"
+		if n := len(a.rows) - q.limit; n > 1 {
+			left = fmt.Sprintf("%d more rows are not shown", n)
+		}
+		a.notices = append(a.notices, notice("NOTICE", "%s", left))
 		a.rows = a.rows[:q.limit]
 	}
 	return a

@@ -35,15 +35,7 @@ type Marks interface {
 // Locks asks etcd who holds locks.
 type Locks interface {
 	// HeldLocks returns those of the keys that somebody holds.
-	HeldLocks(ctx context.Context, keys []string) ([]Lock, error)
-}
-
-// A Lock is one that somebody holds in etcd.
-type Lock struct {
-	Key     string
-	Token   fencing.Token // of its holder
-	Waiting int           // clients that stand behind the holder
-	Left    time.Duration // of the holder's lease, if it isn't renewed; 0: it has none, or that isn't known
+	HeldLocks(ctx context.Context, keys []string) ([]live.Lock, error)
 }
 
 // The bounds of what is shown.

@@ -43,7 +43,7 @@ type found struct {
 	mark   fencing.ListedMark
 	looked bool // etcd could be asked
 	held   bool
-	lock   Lock
+	lock   live.Lock
 }
 
 // lookUp returns what is known of keys, after a look at those that are due.
@@ -99,7 +99,7 @@ func (d *Dashboard) ask(ctx context.Context, due []markKey) known {
 	now := known{keys: map[markKey]found{}}
 	at := time.Now()
 	var marks map[markKey]fencing.ListedMark
-	var locks map[string]Lock
+	var locks map[string]live.Lock
 	var both sync.WaitGroup
 	both.Go(func() { marks, now.marksFault = d.askMarks(ctx, due) })
 	both.Go(func() { locks, now.locksFault = d.askLocks(ctx, due) })
@@ -139,7 +139,7 @@ func (d *Dashboard) askMarks(ctx context.Context, due []markKey) (map[markKey]fe
 	return all, ""
 }
 
-func (d *Dashboard) askLocks(ctx context.Context, due []markKey) (map[string]Lock, string) {
+func (d *Dashboard) askLocks(ctx context.Context, due []markKey) (map[string]live.Lock, string) {
 	if d.Locks == nil {
 		return nil, "this proxy can't ask etcd for holders"
 	}
@@ -155,7 +155,7 @@ func (d *Dashboard) askLocks(ctx context.Context, due []markKey) (map[string]Loc
 	if err != nil {
 		return nil, err.Error()
 	}
-	all := map[string]Lock{}
+	all := map[string]live.Lock{}
 	for _, l := range held {
 		all[l.Key] = l
 	}

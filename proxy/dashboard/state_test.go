@@ -23,7 +23,7 @@ type world struct {
 	looked int // at the sessions
 	asked  int // for holders
 	marks  map[string]fencing.Token
-	locks  map[string]dashboard.Lock
+	locks  map[string]live.Lock
 	failed error // of both questions
 	listed error // of marks
 }
@@ -51,7 +51,7 @@ func (w *world) MarksOf(_ context.Context, database string, keys []string) (all 
 	return all, nil
 }
 
-func (w *world) HeldLocks(_ context.Context, keys []string) (all []dashboard.Lock, err error) {
+func (w *world) HeldLocks(_ context.Context, keys []string) (all []live.Lock, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
@@ -120,7 +120,7 @@ func TestDashboard_Standing(t *testing.T) {
 			tagged(6, "another lineage", 5), coming,
 		},
 		marks: map[string]fencing.Token{"holder": 5, "stale": 8, "gone": 5, "passed": 5, "another lineage": 5},
-		locks: map[string]dashboard.Lock{
+		locks: map[string]live.Lock{
 			"holder": {Token: 5, Waiting: 2, Left: 9 * time.Second}, "stale": {Token: 8}, "passed": {Token: 9}, "unclaimed": {Token: 5},
 		},
 	}
