@@ -85,9 +85,9 @@ func (f *adminFlags) readToken() (string, error) {
 		return "", err
 	}
 	if len(token.reveal()) < leastToken {
-		from := variable(f.token.name)
+		from := f.token.given()
 		if f.token.file != "" {
-			from = "--" + f.token.name + "-file " + f.token.file
+			from += " " + f.token.file
 		}
 		return "", usagef("%s: a token has %d characters at least, so that nobody finds it by trying; openssl rand -hex 24 makes one", from, leastToken)
 	}

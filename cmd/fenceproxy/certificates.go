@@ -46,7 +46,7 @@ func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
 	}[f.mode.value]
 	switch {
 	case mode == proxy.TLSDisable && f.cert+f.key+f.ca != "":
-		return proxy.ClientTLS{}, usagef("--client-tls-cert, -key and -ca need --client-tls allow or require")
+		return proxy.ClientTLS{}, f.unused()
 	case mode == proxy.TLSDisable:
 		return proxy.ClientTLS{}, nil
 	case f.cert == "" || f.key == "":
@@ -57,6 +57,17 @@ func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
 		return proxy.ClientTLS{}, err
 	}
 	return proxy.ClientTLS{Mode: mode, Config: c.current}, nil
+}
+
+// unused names the files that are of no use.
+func (f *clientTLSFlags) unused() error {
+	var found faults
+	for _, s := range [...]struct{ flag, file string }{{"cert", f.cert}, {"key", f.key}, {"ca", f.ca}} {
+		if s.file != "" {
+			found.add(usagef("--client-tls-%s needs --client-tls allow or require", s.flag))
+		}
+	}
+	return found.err()
 }
 
 // tlsFiles are PEM files that a port encrypts by.

@@ -23,7 +23,7 @@ func (c *serveCommand) validate(logger *slog.Logger) (proxy.ClientTLS, error) {
 	found.add(c.check())
 	clientTLS, err := c.tls.open(logger)
 	found.add(err)
-	if clientTLS.Mode != proxy.TLSDisable {
+	if c.tls.mode.value != proxy.TLSDisable.String() {
 		_, err = readUserlist(c.authFile)
 		found.add(err)
 	}

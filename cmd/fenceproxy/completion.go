@@ -48,7 +48,7 @@ func oneShell(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if !slices.Contains(shells, args[0]) {
-		return usagef("completion: no script for %q%s; there are %s", args[0], didYouMean(args[0], shells, asItIs), strings.Join(shells, ", "))
+		return usagef("completion: no script for %q%s", args[0], withList(didYouMean(args[0], shells, asItIs), "there are "+strings.Join(shells, ", ")))
 	}
 	return nil
 }

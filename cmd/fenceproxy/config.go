@@ -127,7 +127,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		suggestion = didYouMean(unknown.GetSpecifiedName(), known, func(name string) string { return "--" + name })
 	}
-	return usagef("%v%s; %s --help lists the flags", err, suggestion, cmd.CommandPath())
+	return usagef("%v%s", err, withList(suggestion, cmd.CommandPath()+" --help lists the flags"))
 }
 
 // serviceLink matches what Kubernetes puts into the environment of each

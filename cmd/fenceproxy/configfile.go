@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -28,10 +31,16 @@ func (s *settingsFile) read(found *faults) {
 		found.add(usagef("config: %v", err))
 		return
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+	var doc, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	if err := documents.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		found.add(syntaxError(s.path, err))
 		return
+	}
+	if err := documents.Decode(&second); err == nil {
+		found.add(usagef("%s:%d: a second document, of which nothing would be read: put all settings in one, without ---", s.path, second.Line))
+	} else if !errors.Is(err, io.EOF) {
+		found.add(syntaxError(s.path, err))
 	}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
 		return
@@ -57,12 +66,11 @@ func (s *settingsFile) read(found *faults) {
 // syntaxError puts the line behind the file's name, as other errors have it.
 func syntaxError(path string, err error) error {
 	why := strings.TrimPrefix(err.Error(), "yaml: ")
-	var line int
+	line := 1 // where the library names none
 	if n, _ := fmt.Sscanf(why, "line %d:", &line); n == 1 {
 		_, why, _ = strings.Cut(why, ": ")
-		path = fmt.Sprintf("%s:%d", path, line)
 	}
-	return usagef("%s: %s", path, why)
+	return usagef("%s:%d: %s", path, line, why)
 }
 
 func (s *settingsFile) set(key string, value *yaml.Node, where string) error {
@@ -75,7 +83,7 @@ func (s *settingsFile) set(key string, value *yaml.Node, where string) error {
 	}
 	f := s.flags.Lookup(name)
 	if name == policiesFlag {
-		return setPolicies(f, value, where)
+		return s.setPolicies(f, value, where)
 	}
 	text, ok := scalars(value)
 	if !ok {
@@ -92,14 +100,18 @@ func (s *settingsFile) set(key string, value *yaml.Node, where string) error {
 }
 
 // setPolicies sets the flag whose value is more than a list of values.
-func setPolicies(f *pflag.Flag, value *yaml.Node, where string) error {
+func (s *settingsFile) setPolicies(f *pflag.Flag, value *yaml.Node, where string) error {
 	rules := &policyRules{} // checked also where another command's file it is
 	open := f != nil && !f.Changed
 	if open {
 		rules = f.Value.(*policyRules)
 	}
-	if err := rules.SetNode(value); err != nil {
-		return usagef("%s: %v", where, err)
+	if wrong := rules.setNode(value); len(wrong) > 0 {
+		var found faults
+		for _, w := range wrong {
+			found.add(usagef("%s:%d: %s: %v", s.path, w.line, policiesFlag, w.error))
+		}
+		return found
 	}
 	if open {
 		noteOrigin(f, where)

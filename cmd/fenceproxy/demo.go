@@ -96,7 +96,7 @@ func (c *demoCommand) choose(names []string) ([]scenario.Story, error) {
 		s, ok := byName[name]
 		switch {
 		case !ok:
-			return nil, usagef("demo: no scenario %q%s; there are %s", name, didYouMean(name, known, asItIs), strings.Join(known, ", "))
+			return nil, usagef("demo: no scenario %q%s", name, withList(didYouMean(name, known, asItIs), "there are "+strings.Join(known, ", ")))
 		case slices.Contains(names[:i], name):
 			return nil, usagef("demo: %s is named twice", name)
 		}

@@ -53,7 +53,7 @@ func (f *etcdFiles) config() (*tls.Config, error) {
 func (e *etcdFlags) login() (leases.Login, error) {
 	if e.user == "" {
 		if e.password.set() {
-			return leases.Login{}, usagef("a password for etcd needs --etcd-user")
+			return leases.Login{}, usagef("%s needs --etcd-user", e.password.given())
 		}
 		return leases.Login{}, nil
 	}

@@ -29,5 +29,5 @@ func unknownCommand(root *cobra.Command, name string) error {
 			known = append(known, cmd.Name())
 		}
 	}
-	return usagef("unknown command %q%s; fenceproxy --help lists them", name, didYouMean(name, known, asItIs))
+	return usagef("unknown command %q%s", name, withList(didYouMean(name, known, asItIs), "fenceproxy --help lists them"))
 }

@@ -35,7 +35,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	return located(cmd.Flags(), err)
 }
 
 // newRoot makes the command tree. The environment is passed in, so that what

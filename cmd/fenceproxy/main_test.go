@@ -130,7 +130,7 @@ func TestRun_UsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command":  {[]string{"swerve"}, `unknown command "swerve"; did you mean serve?`},
+		"unknown command":  {[]string{"swerve"}, `unknown command "swerve"; did you mean serve? fenceproxy --help lists them`},
 		"unknown flag":     {[]string{"serve", "--lisen", "x"}, "unknown flag: --lisen; did you mean --listen?"},
 		"extra argument":   {[]string{"version", "now"}, `unexpected argument "now"`},
 		"no upstream":      {[]string{"serve", "--etcd", "http://127.0.0.1:1"}, "--upstream is missing"},
@@ -161,7 +161,7 @@ func TestRun_UsageErrors(t *testing.T) {
 		"bool":             {[]string{"demo", "--all=some"}, "--all: bad value \"some\": true or false is expected\n"},
 		"help unknown":     {[]string{"help", "nosuch"}, `unknown command "nosuch"`},
 		"lock on lost":     {[]string{"lock", "k", "--on-lost", "trem", "--", "true"}, `--on-lost: bad value "trem": one of term, kill, ignore is expected`},
-		"shell":            {[]string{"completion", "bsh"}, `completion: no script for "bsh"; did you mean bash?`},
+		"shell":            {[]string{"completion", "bsh"}, `completion: no script for "bsh"; did you mean bash? there are bash, `},
 		"no shell":         {[]string{"completion"}, "completion: the shell is missing"},
 		"help nearly":      {[]string{"help", "lokc"}, `unknown command "lokc"; did you mean lock?`},
 		"flag nearly":      {[]string{"lock", "k", "--on-lots", "kill", "--", "true"}, "unknown flag: --on-lots; did you mean --on-lost?"},

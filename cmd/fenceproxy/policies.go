@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,7 +49,7 @@ func (p *policyFlags) policies() (proxy.Policies, error) {
 	for _, r := range p.rules.rules {
 		policy, err := r.policy(standard)
 		if err != nil {
-			return proxy.Policies{}, err // not reached: SetNode has looked
+			return proxy.Policies{}, err // not reached: setNode has looked
 		}
 		all.Rules = append(all.Rules, proxy.Rule{Database: r.database, Role: r.role, Policy: policy})
 	}
@@ -89,21 +90,30 @@ func (r policyRule) policy(standard proxy.Policy) (policy proxy.Policy, err erro
 	return policy, nil
 }
 
-// check refuses a rule that can't be meant.
-func (r policyRule) check() error {
+// checkPolicy refuses a value that a key of a rule doesn't take.
+func checkPolicy(key, value string) error {
+	var r policyRule
+	*r.field(key) = value
 	if _, err := r.policy(proxy.Policy{}); err != nil {
 		return err
 	}
-	for _, p := range [...]struct{ key, pattern string }{{"database", r.database}, {"role", r.role}} {
-		if err := proxy.CheckPattern(p.pattern); err != nil {
-			return fmt.Errorf("%s: %w", p.key, err)
-		}
+	if err := proxy.CheckPattern(cmp.Or(r.database, r.role)); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
 	}
+	return nil
+}
+
+// check refuses a rule that can't be meant, behind others.
+func (r policyRule) check(others []policyRule) error {
+	same := func(before policyRule) bool { return before.database == r.database && before.role == r.role }
 	switch {
 	case r.untagged == "" && r.fencing == "":
 		return errors.New("it sets neither untagged_writes nor fencing")
 	case r.database == "" && r.role == "":
 		return errors.New("it names neither a database nor a role; --untagged-writes and --fencing say what holds for all")
+	}
+	if before := slices.IndexFunc(others, same); before >= 0 {
+		return fmt.Errorf("it is never reached: rule %d is for the same sessions", before+1)
 	}
 	return nil
 }
@@ -123,59 +133,75 @@ func (p *policyRules) Set(text string) error {
 	if len(doc.Content) == 0 {
 		return errors.New("a list of rules is expected, such as [{role: migrator, untagged_writes: allow}]")
 	}
-	return p.SetNode(doc.Content[0])
+	var found faults
+	for _, wrong := range p.setNode(doc.Content[0]) {
+		found.add(wrong.error)
+	}
+	return found.err()
 }
 
-// SetNode is Set from a file; errors name the rule.
-func (p *policyRules) SetNode(list *yaml.Node) error {
+// A ruleFault is what is wrong with a rule, which it names, and the line of that.
+type ruleFault struct {
+	line int
+	error
+}
+
+// setNode is Set from a file. It tells all that is wrong, and takes no rule then.
+func (p *policyRules) setNode(list *yaml.Node) (wrong []ruleFault) {
 	if list.Kind != yaml.SequenceNode {
-		return errors.New("a list of rules is expected, such as [{role: migrator, untagged_writes: allow}]")
+		return []ruleFault{{list.Line, errors.New("a list of rules is expected, such as [{role: migrator, untagged_writes: allow}]")}}
 	}
 	var rules []policyRule
 	for i, node := range list.Content {
-		r, err := readRule(node)
-		if err == nil {
-			err = r.check()
+		r, faults := readRule(node)
+		if len(faults) == 0 {
+			if err := r.check(rules); err != nil {
+				faults = []ruleFault{{node.Line, err}}
+			}
 		}
-		same := func(before policyRule) bool { return before.database == r.database && before.role == r.role }
-		if before := slices.IndexFunc(rules, same); err == nil && before >= 0 {
-			err = fmt.Errorf("it is never reached: rule %d is for the same sessions", before+1)
-		}
-		if err != nil {
-			return fmt.Errorf("rule %d: %w", i+1, err)
+		for _, f := range faults {
+			wrong = append(wrong, ruleFault{f.line, fmt.Errorf("rule %d: %w", i+1, f.error)})
 		}
 		rules = append(rules, r)
+	}
+	if len(wrong) > 0 {
+		return wrong
 	}
 	list.Style = yaml.FlowStyle // in one line
 	text, err := yaml.Marshal(list)
 	if err != nil {
-		return fmt.Errorf("write the rules: %w", err)
+		return []ruleFault{{list.Line, fmt.Errorf("write the rules: %w", err)}}
 	}
 	p.rules, p.text = rules, strings.Join(strings.Fields(string(text)), " ")
 	return nil
 }
 
 // readRule reads one rule, whose keys and values are known words only.
-func readRule(node *yaml.Node) (policyRule, error) {
-	var r policyRule
+func readRule(node *yaml.Node) (r policyRule, wrong []ruleFault) {
 	if node.Kind != yaml.MappingNode {
-		return r, errors.New("a mapping is expected, such as {role: migrator, untagged_writes: allow}")
+		return r, []ruleFault{{node.Line, errors.New("a mapping is expected, such as {role: migrator, untagged_writes: allow}")}}
 	}
 	known := []string{"database", "role", "untagged_writes", "fencing"}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		field := r.field(key.Value)
+		var err error
 		switch {
 		case field == nil:
-			return r, fmt.Errorf("%s: no such setting%s", key.Value, didYouMean(key.Value, known, asItIs))
+			err = fmt.Errorf("%s: no such setting%s", key.Value, didYouMean(key.Value, known, asItIs))
 		case *field != "":
-			return r, fmt.Errorf("%s: stands there twice", key.Value)
+			err = fmt.Errorf("%s: stands there twice", key.Value)
 		case value.Kind != yaml.ScalarNode || value.Tag == "!!null" || value.Value == "":
-			return r, fmt.Errorf("%s: a value is expected", key.Value)
+			err = fmt.Errorf("%s: a value is expected", key.Value)
+		default:
+			*field = value.Value
+			err = checkPolicy(key.Value, value.Value)
 		}
-		*field = value.Value
+		if err != nil {
+			wrong = append(wrong, ruleFault{key.Line, err})
+		}
 	}
-	return r, nil
+	return r, wrong
 }
 
 func (p *policyRules) String() string { return p.text }

@@ -107,7 +107,7 @@ func (r *reloader) reload() (live.Reloaded, error) {
 	}
 	if err != nil {
 		var found faults
-		found.add(err)
+		found.add(located(flags, err))
 		for _, fault := range found {
 			r.logger.Error("settings not reloaded: they stay as they are", "fault", oneLine(fault))
 		}

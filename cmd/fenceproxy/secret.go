@@ -68,6 +68,14 @@ func (f *passwordFlags) add(flags *pflag.FlagSet, usage string) {
 
 func (f *passwordFlags) set() bool { return f.text.text != nil || f.file != "" }
 
+// given is which of the two was.
+func (f *passwordFlags) given() string {
+	if f.file != "" {
+		return "--" + f.name + "-file"
+	}
+	return variable(f.name)
+}
+
 // check looks whether there is a password, and one only.
 func (f *passwordFlags) check() error {
 	if f.text.text != nil && f.file != "" {

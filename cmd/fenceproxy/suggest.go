@@ -12,5 +12,13 @@ func didYouMean(name string, known []string, form func(string) string) string {
 	return "; did you mean " + form(best) + "?"
 }
 
+// withList puts what lists the known names behind what didYouMean has said.
+func withList(suggestion, where string) string {
+	if suggestion == "" {
+		return "; " + where
+	}
+	return suggestion + " " + where
+}
+
 // asItIs is the form of names that are written as they are known.
 func asItIs(name string) string { return name }
