@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/binary"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -100,7 +101,7 @@ func (s *session) cancel(key []byte) {
 		defer leave()
 		err = handCancel(life, conn, wire.CodeCancel, key)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) { // else the session has ended, and what ran with it
 		s.logger().Warn("deliver cancel request", "error", err)
 	}
 }

@@ -57,6 +57,10 @@ func TestServe_ConsolePsql(t *testing.T) {
 		{"SELECT 1", []string{"?column?\n1\n"}},
 		{"DELETE FROM t", []string{"which has no tables"}},
 		{"SHOW MARKS LIMIT 0", []string{"22023"}},
+		{"SHOW", []string{"SHOW needs to know what", "There are KEYS, SESSIONS, "}},
+		{"SHOW KEYS order", []string{`syntax error at "order"`, "stands in quotes, such as SHOW KEYS 'order:'"}},
+		{"SHOW " + strings.Repeat("é", 40) + "x", []string{"SHOW doesn't know \"" + strings.Repeat("é", 32) + "…\""}},
+		{"SHOW x" + strings.Repeat("é", 40), []string{"SHOW doesn't know \"x" + strings.Repeat("é", 31) + "…\""}},
 		{"SHOW KEYS 'a' 'b'", []string{`syntax error at "b"`}},
 	} {
 		out, err := psql(t, s, dsn, c.command)

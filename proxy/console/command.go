@@ -205,6 +205,8 @@ func (c *Console) parseShow(r *reader) (command, error) {
 			cmd.after, err = r.operand(wire.TypeText)
 		case v.takes&takesLimit != 0 && !cmd.limit.given && r.word("limit"):
 			cmd.limit, err = r.operand(wire.TypeInt8)
+		case v.takes&takesPrefix != 0 && !cmd.prefix.given && r.peek().symbol == symWord:
+			return cmd, syntax(r.peek()).hint("What keys begin with stands in quotes, such as SHOW %s 'order:'.", strings.ToUpper(v.name))
 		default:
 			return cmd, r.end()
 		}
@@ -214,6 +216,9 @@ func (c *Console) parseShow(r *reader) (command, error) {
 
 func (c *Console) unknownView(t token) *fault {
 	known := c.viewNames()
+	if t.symbol == symEnd {
+		return faultf(codeSyntax, "SHOW needs to know what").hint("There are %s.", strings.ToUpper(strings.Join(known, ", ")))
+	}
 	f := faultf(codeSyntax, "SHOW doesn't know %v", t)
 	near := nearest(t, known)
 	switch t.text {

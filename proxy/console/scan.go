@@ -32,7 +32,7 @@ func (t token) String() string {
 		return "the end"
 	}
 	if len(t.text) > maxWord {
-		return `"` + t.text[:maxWord] + `…"`
+		return `"` + strings.ToValidUTF8(t.text[:maxWord], "") + `…"`
 	}
 	return `"` + t.text + `"`
 }
