@@ -71,8 +71,16 @@ func goals(o options) []goal {
 		{what: "claim, p50, against etcd read and UPDATE by hand", bound: 1.15, points: single(claimName, us, claimers()[0].name, p50), why: whyClaimed},
 		{what: "takeover, p99", bound: 300, unit: "ms", points: append(single(takeoverName, holders()[0].name, "", p99), single(takeoverName, holders()[1].name, "", p99)...), why: whyTakeover},
 		{what: "check beside 10 million marks, against 100", bound: 1.1, elsewhere: "`make bench-checks`"},
-		{what: "classification of a typical statement", bound: 1, unit: "µs", elsewhere: "`make bench-micro`"},
+		{what: "classification of a typical statement", bound: 1, unit: "µs", points: classifications(), why: whyFenced},
 	}
+}
+
+// classifications are the figures of all statements that are classified.
+func classifications() (all []point) {
+	for _, c := range classified() {
+		all = append(all, point{workload: classifyName, clients: 1, name: c.name, metric: cpu})
+	}
+	return all
 }
 
 // everyPoint is a figure for each number of clients.

@@ -26,6 +26,7 @@ const legend = `- A round of pgbench begins when all its clients are logged in a
 - *tagged*: sessions hold a lock in a real etcd, that all of them share. *By hand*: a table of tokens of the application's own, and the statements that
   it would send with each UPDATE; *checks in the pipeline* sends an early and a late check with it, straight to PostgreSQL, *early check* what
   the proxy sends for an UPDATE: it knows that no late one is needed.
+- *classification* is what the proxy does to see whether a statement may write; its time is that of one call, in the benchmark's own process.
 - *COPY in*: PostgreSQL parses every row and keeps none (` + "`WHERE`" + `), so that the disk has no part in it. *fsync*: PostgreSQL writes
   through to the disk, with full-page writes; without, neither.
 

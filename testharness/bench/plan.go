@@ -39,6 +39,7 @@ const (
 	idleName       = "idle sessions"
 	claimName      = "claim"
 	takeoverName   = "takeover"
+	classifyName   = "classification"
 )
 
 // Names of contenders that fence by hand.
@@ -79,6 +80,7 @@ func plan(o options) []*workload {
 		&workload{name: "connect, TLS", clients: 8, unit: "sessions", contenders: proxies("", true), play: connecting(8), takes: lengthTakes},
 		&workload{name: claimName, clients: 1, unit: "claims", durable: true, contenders: claimers(), tables: claimTables, play: claiming, takes: lengthTakes, quick: true},
 		&workload{name: takeoverName, clients: 1, unit: "takeovers", durable: true, contenders: holders(), tables: claimTables, play: takingOver, takes: takeoverTakes, quick: true},
+		&workload{name: classifyName, clients: 1, unit: "statements", contenders: classified(), play: classifying, takes: lengthTakes, quick: true},
 		&workload{name: idleName, clients: o.sessions, crowded: true, contenders: idlers(), play: idling, takes: idleTakes},
 	)
 }
