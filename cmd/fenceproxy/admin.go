@@ -59,9 +59,9 @@ func newAdmin(registry *prometheus.Registry, page *dashboard.Dashboard, encrypte
 		WriteTimeout:      30 * time.Second, // a stream of the dashboard sets its own
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxAdminHeader,
-		ConnState:         newAdminConns(mostAdminConns).changed,
 		ErrorLog:          slog.NewLogLogger(gate.Logger.Handler(), slog.LevelDebug), // what strangers cause
 	}
+	newAdminConns(mostAdminConns, answerWithin).watch(a.server)
 	return a
 }
 
