@@ -102,9 +102,10 @@ func origin(flags *pflag.FlagSet, name string) string {
 	return "--" + name
 }
 
-// badValue words a value that a flag doesn't take.
+// badValue words a value that a flag doesn't take. What may be a URL with a password,
+// or with a key in its query, isn't told.
 func badValue(f *pflag.Flag, value, where string, cause error) error {
-	if slices.Contains(secretFlags, f.Name) {
+	if slices.Contains(secretFlags, f.Name) || strings.ContainsAny(value, "@?") {
 		return usagef("%s: bad value: %v", where, cause)
 	}
 	return usagef("%s: bad value %q: %v", where, value, cause)

@@ -150,6 +150,9 @@ func (e *endpoints) Set(text string) error {
 		if err != nil || u.Host == "" || u.Port() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
 			return fmt.Errorf("URLs joined with commas are expected, such as http://10.0.0.1:2379,http://10.0.0.2:2379")
 		}
+		if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return fmt.Errorf("URLs without a password are expected: etcd's user is --etcd-user, its password in --etcd-password-file")
+		}
 		all = append(all, item)
 	}
 	*e = all
