@@ -27,20 +27,27 @@ type explainCommand struct {
 func newExplain() *cobra.Command {
 	c := &explainCommand{conforming: choice{"on", []string{"on", "off"}}}
 	cmd := &cobra.Command{
-		Use:   "explain SQL|FILE|-",
-		Short: "Tell how each statement is classified, and where its check goes",
+		Use:   "explain SQL|FILE|CODE|-",
+		Short: "Tell how each statement is classified, and where its check goes; or what an error means",
 		Long: `Tell for each statement of SQL, of a FILE, or of standard input (-): its class, the words
 that decided it and where they stand, and where a tagged session checks it: early (before
 it), late (at the end of its transaction, if that has written), nowhere, or that it is
 refused. Nothing is asked: no PostgreSQL and no etcd.
 
 The statements are taken as sent one by one, as psql and most programs send a file;
---together takes them as sent in one message, as psql -c sends them.`,
+--together takes them as sent in one message, as psql -c sends them.
+
+Of the CODE of a refusal (LF001) or its name (stale_token) it tells what that means, what
+to do, and where the runbook goes on.`,
 		Example: `  fenceproxy explain "WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d"
-  fenceproxy explain migration.sql`,
+  fenceproxy explain migration.sql
+  fenceproxy explain LF001`,
 		Args:              exactArgs("SQL"),
 		ValidArgsFunction: proposeFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if code, ok := explainCode(args[0]); ok {
+				return code.print(cmd.OutOrStdout(), c.json)
+			}
 			text, err := explainText(args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -73,6 +80,9 @@ func explainText(arg string, stdin io.Reader) ([]byte, error) {
 			return nil, fmt.Errorf("read the file: %w", err)
 		}
 		return text, nil
+	}
+	if looksLikeCode.MatchString(arg) {
+		return nil, usagef("explain: there is no code %s: refusals have LF001 to LF009, and 3F000", arg)
 	}
 	if strings.HasSuffix(arg, ".sql") && !strings.ContainsAny(arg, " \t\n") {
 		return nil, usagef("explain: there is no file %q, and it is no SQL either", arg)
