@@ -138,6 +138,19 @@ func TestServe_AdminToken(t *testing.T) {
 			t.Errorf("the file has changed: got %d, want %d", status, want)
 		}
 	}
+	poll.Until(t, "status is held off", func() bool { // a token a second is looked at
+		for range 12 {
+			if got, _ := fetch(t, http.DefaultClient, at+"/metrics", canary); got != 401 && got != 429 {
+				t.Errorf("a wrong token: got %d", got)
+			}
+		}
+		code, out, _ := program(t, nil, append(status, "--admin-token-file", file)...)
+		return code == 1 && strings.Contains(out, "too many wrong tokens")
+	})
+	aLine(t, p, "wrong admin tokens: the address is held off", logLine{"level": "WARN"})
+	if status, body := fetch(t, http.DefaultClient, at+"/healthz", ""); status != 200 {
+		t.Errorf("a probe, held off: got %d %s, want 200", status, body)
+	}
 	if strings.Contains(p.Log(), canary) || strings.Contains(p.Log(), next) {
 		t.Error("the log has a token")
 	}

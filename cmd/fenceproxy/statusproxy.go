@@ -59,6 +59,8 @@ func (c *adminClient) families(ctx context.Context) (map[string]*dto.MetricFamil
 		return nil, err
 	case status == http.StatusUnauthorized:
 		return nil, fmt.Errorf("the admin port at %s asks for its token: --admin-token-file FILE or %s", c.at, variable("admin-token"))
+	case status == http.StatusTooManyRequests:
+		return nil, fmt.Errorf("the admin port at %s has had too many wrong tokens from this address: ask again in a moment", c.at)
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(string(body)))
