@@ -43,26 +43,26 @@ func breakSchema(t *testing.T, s *stack.Stack, database string) {
 }
 
 // unreached are connections that can't be made, and all that init and serve say
-// of them.
+// of them, where a variable has the DSN.
 func unreached(s *stack.Stack) map[string]struct{ dsn, want string } {
 	at := "connect to PostgreSQL at " + s.Postgres.Addr() + " "
 	return map[string]struct{ dsn, want string }{
 		"away": {"postgres://u:hunter2@127.0.0.1:1/app",
-			"connect to PostgreSQL at 127.0.0.1:1 (database app): connection refused; start it, or mend the DSN of --upstream"},
+			"connect to PostgreSQL at 127.0.0.1:1 (database app): connection refused; start it, or mend the DSN of FENCEPROXY_UPSTREAM"},
 		"wrong password": {"postgres://fence:hunter2@" + s.Postgres.Addr() + "/app",
-			at + `(database app): password authentication failed for user "fence" (28P01); mend the DSN of --upstream or the server's pg_hba.conf`},
+			at + `(database app): password authentication failed for user "fence" (28P01); mend the DSN of FENCEPROXY_UPSTREAM or the server's pg_hba.conf`},
 		"no database": {s.DSN(stack.RoleFence, "nowhere"),
-			at + `(database nowhere): database "nowhere" does not exist (3D000); create it, or mend the DSN of --upstream`},
+			at + `(database nowhere): database "nowhere" does not exist (3D000); create it, or mend the DSN of FENCEPROXY_UPSTREAM`},
 		"no host": {"postgres://u:hunter2@nowhere.invalid/app",
-			"connect to PostgreSQL at nowhere.invalid:5432 (database app): no such host; mend the DSN of --upstream"},
+			"connect to PostgreSQL at nowhere.invalid:5432 (database app): no such host; mend the DSN of FENCEPROXY_UPSTREAM"},
 		"bad setting": {s.DSN(stack.RoleFence, "app") + "&nonsense=1",
-			at + `(database app): unrecognized configuration parameter "nonsense" (42704); mend the DSN of --upstream`},
+			at + `(database app): unrecognized configuration parameter "nonsense" (42704); mend the DSN of FENCEPROXY_UPSTREAM`},
 		"no TLS": {s.DSN(stack.RoleFence, "app") + "&sslmode=require",
-			at + "(database app): server refused TLS connection; mend the DSN of --upstream"},
+			at + "(database app): server refused TLS connection; mend the DSN of FENCEPROXY_UPSTREAM"},
 		"several": {"postgres://u:hunter2@127.0.0.1:1,127.0.0.1:2/app", "connect to PostgreSQL at 127.0.0.1:1 (database app): connection refused; " +
-			"connect to PostgreSQL at 127.0.0.1:2 (database app): connection refused; start it, or mend the DSN of --upstream"},
+			"connect to PostgreSQL at 127.0.0.1:2 (database app): connection refused; start it, or mend the DSN of FENCEPROXY_UPSTREAM"},
 		"a primary": {s.DSN(stack.RoleFence, "app") + "&target_session_attrs=standby",
-			"PostgreSQL at " + s.Postgres.Addr() + ": it is the primary; let the DSN of --upstream name the right one (target_session_attrs)"},
+			"PostgreSQL at " + s.Postgres.Addr() + ": it is the primary; let the DSN of FENCEPROXY_UPSTREAM name the right one (target_session_attrs)"},
 	}
 }
 

@@ -155,6 +155,21 @@ func TestGate_WrongTokensManyAddresses(t *testing.T) {
 	}
 }
 
+// A sign-in outlives a restart of the proxy; only that it is no try isn't known any more.
+func TestDashboard_SignInRestarted(t *testing.T) {
+	cookie := form(newGuarded().page, canary).Result().Cookies()[0]
+	g := newGuarded()
+	if w := get(g.page, "/api/state", cookie); w.Code != 200 {
+		t.Errorf("got %d, want 200", w.Code)
+	}
+	for range 10 {
+		form(g.page, "guess")
+	}
+	if w := get(g.page, "/api/state", cookie); w.Code != 429 {
+		t.Errorf("held off: got %d, want 429", w.Code)
+	}
+}
+
 // Who has signed in stays in, whoever is wrong at the same address; who hasn't is told
 // to wait, and a cookie that was made up is a wrong token, too.
 func TestDashboard_SignInWrong(t *testing.T) {
