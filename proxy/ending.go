@@ -149,6 +149,7 @@ func (s *session) answerInstead(t byte, counted bool) error {
 		}
 	}
 	_ = s.toBackend.Flush() // what is to be answered yet may not have left
+	s.leaveWatch()
 	<-s.replied
 	s.mu.Lock()
 	e := s.ending

@@ -45,7 +45,7 @@ var (
 // the session's mu. A message costs a count: the clock is the sweeper's.
 type idleness struct {
 	waiting bool   // the request pump waits for the client's next message
-	resting bool   // it does so in the lobby, or is on its way there
+	resting bool   // it has for long, and has been asked to keep nothing for it
 	segment bool   // in the middle of a segment
 	turn    uint64 // counts the waits
 
@@ -181,19 +181,19 @@ func (s *session) drain() {
 	}
 }
 
-// sweep ends the session if it has been idle for too long. It is too late by up
-// to two rounds of the sweeper, and never too early.
-func (s *session) sweep(now time.Time) {
+// sweep ends the session if it has been idle for too long, by up to two rounds of the
+// sweeper more, and never less. It reports whether it has been idle for long.
+func (s *session) sweep(now time.Time) (resting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := &s.idle
 	if !i.waiting || i.expired != nil || !s.over && (s.owed > 0 || s.queue.Len() > 0 || i.segment) {
 		i.seen = 0
-		return
+		return false
 	}
 	if i.seen != i.turn {
 		i.seen, i.since = i.turn, now
-		return
+		return i.resting
 	}
 	limit, why := s.srv.settings().ClientIdleTimeout, errIdle
 	if !s.over && s.status != wire.StatusIdle {
@@ -206,6 +206,7 @@ func (s *session) sweep(now time.Time) {
 	case s.srv.RestAfter > 0 && idle >= s.srv.RestAfter:
 		s.restLocked()
 	}
+	return i.resting
 }
 
 // cutOff ends the session at once, but for a last word to the client. It

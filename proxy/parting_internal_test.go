@@ -106,7 +106,7 @@ func TestSession_DropsBackend(t *testing.T) {
 			t.Cleanup(func() { server.Close() })
 			s, backend := newSession(server, client, 1), newTalker(gone)
 			s.backend, s.fromBackend, s.toBackend = backend, wire.NewServerReader(backend), wire.NewWriter(backend)
-			go s.replies()
+			go s.replies(nil)
 			backend.read()
 			drop(s)
 			<-s.replied

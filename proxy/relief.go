@@ -7,16 +7,16 @@ import (
 
 // What sessions at rest have given up is the system's only after a run of the
 // garbage collector, and a proxy that is idle has none for minutes. So there is
-// one when reliefAfter connections have come to rest and no more are coming,
+// one when reliefAfter sessions have come to rest and no more are coming,
 // reliefEvery at most.
 const (
-	reliefAfter = 500
+	reliefAfter = 250
 	reliefEvery = 15 * time.Second
 )
 
 // A relief remembers when memory was given back.
 type relief struct {
-	rested int // connections at rest then, or the fewest since
+	rested int // sessions at rest then, or the fewest since
 	before int // those of the round before
 	at     time.Time
 }
@@ -32,12 +32,9 @@ func (r *relief) due(rested int, now time.Time) bool {
 	return true
 }
 
-// relieve gives memory back if it is due.
-func (s *Server) relieve(now time.Time) {
-	s.mu.Lock()
-	due := s.relief.due(s.lobby.At(), now)
-	s.mu.Unlock()
-	if due {
+// relieve gives memory back if it is due with so many sessions at rest.
+func (s *Server) relieve(resting int, now time.Time) {
+	if s.relief.due(resting, now) {
 		debug.FreeOSMemory()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/proxy/lobby"
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
@@ -23,11 +24,13 @@ var (
 // replies is the reply pump. It ends when the backend is gone or the client
 // takes no more; unless the client is owed an answer, it ends the request pump
 // too.
-func (s *session) replies() {
+func (s *session) replies(watch *lobby.Shift) {
+	s.replyWatch = watch
 	err := s.pumpReplies()
 	if errors.Is(err, errResting) {
 		return
 	}
+	s.leaveReplyWatch()
 	defer close(s.replied)
 	s.backendEnded = errors.Is(err, io.EOF)
 	s.mu.Lock()
@@ -72,7 +75,15 @@ func (s *session) nextReply() error {
 			return fmt.Errorf("write to client: %w", err)
 		}
 	}
-	t, n, err := s.fromBackend.Next()
+	t, n, err := byte(0), 0, wire.ErrNothing
+	if s.rests {
+		if t, n, err = s.fromBackend.Poll(); errors.Is(err, wire.ErrNothing) && s.restReplies() {
+			return errResting
+		}
+	}
+	if errors.Is(err, wire.ErrNothing) {
+		t, n, err = s.fromBackend.Next()
+	}
 	if err != nil {
 		return s.orRest(err)
 	}

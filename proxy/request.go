@@ -62,11 +62,23 @@ func (s *session) next() (t byte, n int, err error) {
 	if s.fromClient.Complete() {
 		return s.fromClient.Next()
 	}
-	_ = s.flush() // a backend that is gone answers through the next push
-	if err := s.wait(); err != nil && (!errors.Is(err, errResting) || s.restRequests()) {
-		return 0, 0, err
+	if !s.awaits {
+		_ = s.flush() // a backend that is gone answers through the next push
+		if err := s.wait(); err != nil && (!errors.Is(err, errResting) || s.restRequests()) {
+			return 0, 0, err
+		}
+		s.awaits = true
 	}
-	t, n, err = s.fromClient.Next()
+	err = wire.ErrNothing
+	if s.rests {
+		if t, n, err = s.fromClient.Poll(); errors.Is(err, wire.ErrNothing) && s.restRequests() {
+			return 0, 0, errResting
+		}
+	}
+	if errors.Is(err, wire.ErrNothing) {
+		t, n, err = s.fromClient.Next()
+	}
+	s.awaits = false
 	s.waited(err == nil)
 	return t, n, err
 }
@@ -394,6 +406,7 @@ func (s *session) describeOrClose(t byte) error {
 func (s *session) broken() error {
 	if err := s.write(s.fromClient.Header()); err == nil && s.flush() == nil {
 		closeWrite(s.backend)
+		s.leaveWatch()
 		<-s.replied
 	}
 	return errProtocol

@@ -65,8 +65,8 @@ type Server struct {
 	// see newcomers.
 	MaxNewcomers     int
 	NewcomerPatience time.Duration
-	// RestAfter is how long a session is idle before it gives its goroutines up,
-	// where the system allows it. 0 is never.
+	// RestAfter is how long a session is idle before it gives up what it has kept for
+	// its next message, where the system allows it. 0 is never.
 	RestAfter time.Duration
 
 	reloaded atomic.Pointer[Settings] // nil: Settings count
@@ -84,7 +84,7 @@ type Server struct {
 	relayed   traffic // of sessions that have ended
 	admitted  int     // sessions that count towards MaxConnections
 
-	lobby       *lobby.Lobby // where idle sessions rest, nil: nowhere; set before there are any
+	lobbies     []*lobby.Lobby // where sessions rest, each in one; none: nowhere; set before there are any
 	relief      relief
 	handshaking handshaking
 	observer    observer
@@ -136,7 +136,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		return nil
 	}
 	s.listeners[ln] = struct{}{}
-	s.openLobbyLocked()
+	s.openLobbiesLocked()
 	s.mu.Unlock()
 	defer ln.Close()
 	defer s.startSweeper()()
@@ -257,7 +257,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-done:
 		s.cancel()
 		s.road.close()
-		s.closeLobby()
+		s.closeLobbies()
 		return nil
 	case <-ctx.Done():
 		cut := s.cutOff(context.Cause(ctx), done)
@@ -332,7 +332,7 @@ func (s *Server) Close() error {
 	s.wg.Wait()
 	s.late.Wait()
 	s.road.close()
-	s.closeLobby()
+	s.closeLobbies()
 	return nil
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/console"
+	"github.com/fenceproxy/fenceproxy/proxy/lobby"
 	"github.com/fenceproxy/fenceproxy/proxy/queue"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
 
-// A session is one client with a backend session of its own. The request
-// pump runs in the goroutine of run, the reply pump in one that it starts.
+// A session is one client with a backend session of its own. Its two pumps run at
+// the same time, each in one goroutine at a time: see resting.go.
 type session struct {
 	srv       *Server
 	id        uint64
@@ -51,12 +52,14 @@ type session struct {
 	lastCode    string       // of PostgreSQL's FATAL; goes with toClient
 
 	// The request pump's own.
-	parent      string // traceparent of the statement at hand, "" if there is none or no Tracer
-	asked       uint64 // statements: Query, Execute and function call messages
-	tagged      bool   // may have been tagged, so it is looked at; never unset
-	presented   bool   // a tag was presented, whatever became of it; never unset
-	installed   bool   // the database is known to have schema fence; never unset
-	opaque      bool   // something was prepared or defined that can change the tag unseen; never unset
+	parent      string       // traceparent of the statement at hand, "" if there is none or no Tracer
+	watch       *lobby.Shift // what goes on with the request pump has the watch, nil: it doesn't
+	awaits      bool         // it has begun to wait for a message
+	asked       uint64       // statements: Query, Execute and function call messages
+	tagged      bool         // may have been tagged, so it is looked at; never unset
+	presented   bool         // a tag was presented, whatever became of it; never unset
+	installed   bool         // the database is known to have schema fence; never unset
+	opaque      bool         // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
 	portals     portals
 	segment     segment
@@ -75,6 +78,12 @@ type session struct {
 	listed fencing.Tag // guarded by srv.mu: what Evict finds the session by
 
 	backendEnded bool // PostgreSQL has closed the connection; goes with fromBackend
+
+	replyWatch *lobby.Shift // as watch, of the reply pump
+
+	lobby              *lobby.Lobby       // where both pumps rest, nil: nowhere; set before them, as these
+	onRequest, onReply func(*lobby.Shift) // go on with a pump that has rested
+	rests              bool               // the pumps do so whenever they wait for a message; set before them
 
 	replied  chan struct{} // closed when the reply pump has ended
 	progress chan struct{} // holds one token when replies have come in
@@ -195,16 +204,24 @@ func (s *session) serve() {
 		s.leave(s.serveConsole())
 		return
 	}
-	go s.replies()
-	s.serveOn()
+	s.onRequest, s.onReply = s.serveOn, s.replies
+	s.lobby = s.srv.lobbyFor()
+	s.ownSockets()
+	s.fromClient.Waits, s.toBackend.Waits = s.leaveWatch, s.leaveWatch
+	s.fromBackend.Waits, s.toClient.Waits = s.leaveReplyWatch, s.leaveReplyWatch
+	go s.replies(nil)
+	s.serveOn(nil)
 }
 
-// serveOn runs the request pump, from the beginning or after a rest.
-func (s *session) serveOn() {
+// serveOn runs the request pump, from the beginning or after a rest, which the
+// watch may come with.
+func (s *session) serveOn(watch *lobby.Shift) {
+	s.watch = watch
 	err := s.requests()
 	if errors.Is(err, errResting) {
 		return
 	}
+	s.leaveWatch()
 	s.finish(err)
 	s.leave(err)
 }
@@ -342,6 +359,7 @@ func (s *session) flush() error {
 // to any more is closed for both ways. A client that doesn't take it is waited
 // for no longer than partWithin: it may itself wait until it can send.
 func (s *session) gone() error {
+	s.leaveWatch()
 	s.boundWrites(time.Now().Add(partWithin))
 	<-s.replied
 	s.boundWrites(noDeadline)
@@ -362,6 +380,7 @@ func (s *session) await(done func() bool) error {
 		if ok {
 			return nil
 		}
+		s.leaveWatch()
 		select {
 		case <-s.progress:
 		case <-s.replied:

@@ -103,7 +103,7 @@ func TestServer_TenThousandClients(t *testing.T) {
 	}
 	running.Wait()
 	s.gone()
-	goleak.VerifyNone(t, goroutines)
+	goleak.VerifyNone(t, goroutines, aWatch())
 	poll.Until(t, "the descriptors are closed", func() bool { return openFiles(t) <= descriptors })
 }
 

@@ -1,10 +1,6 @@
 package proxy
 
-import (
-	"time"
-
-	"github.com/fenceproxy/fenceproxy/proxy/lobby"
-)
+import "time"
 
 // The sweeper looks at all sessions this many times within the shortest of the
 // two idle timeouts and the time until a rest, but not more often than a machine
@@ -55,32 +51,19 @@ func (s *Server) sweepUntil(stopping <-chan struct{}, stopped chan<- struct{}) {
 			return
 		case <-changed:
 		case now := <-tick:
-			s.sweep(now)
-			s.relieve(now)
+			s.relieve(s.sweep(now), now)
 		}
 	}
 }
 
-func (s *Server) sweep(now time.Time) {
+// sweep looks at each session, and returns how many have been idle for long.
+func (s *Server) sweep(now time.Time) (resting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ses := range s.sessions {
-		ses.sweep(now)
+		if ses.sweep(now) {
+			resting++
+		}
 	}
-}
-
-// openLobbyLocked makes the place where idle sessions rest, before there are any.
-// Where there can be none they keep their goroutines. The caller holds mu.
-func (s *Server) openLobbyLocked() {
-	if s.RestAfter > 0 && s.lobby == nil {
-		s.lobby, _ = lobby.New()
-	}
-}
-
-// closeLobby is called when there are no sessions any more.
-func (s *Server) closeLobby() {
-	s.mu.Lock()
-	l := s.lobby
-	s.mu.Unlock()
-	_ = l.Close()
+	return resting
 }

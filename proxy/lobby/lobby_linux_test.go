@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/proxy/lobby"
-	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 func newLobby(t *testing.T) *lobby.Lobby {
@@ -49,7 +48,7 @@ type sleeper struct{ woken chan struct{} }
 
 func newSleeper() sleeper { return sleeper{make(chan struct{}, 8)} }
 
-func (s sleeper) resume() { s.woken <- struct{}{} }
+func (s sleeper) resume(*lobby.Shift) { s.woken <- struct{}{} }
 
 func (s sleeper) wantWoken(t *testing.T, by string) {
 	t.Helper()
@@ -68,7 +67,7 @@ func TestConn_Rest(t *testing.T) {
 		"half an end":           func(_ *lobby.Conn, peer net.Conn) { _ = peer.(*net.TCPConn).CloseWrite() },
 		"a reset":               func(_ *lobby.Conn, peer net.Conn) { _ = peer.(*net.TCPConn).SetLinger(0); peer.Close() },
 		"a past read deadline":  func(conn *lobby.Conn, _ net.Conn) { _ = conn.SetReadDeadline(time.Unix(1, 0)) },
-		"no read deadline":      func(conn *lobby.Conn, _ net.Conn) { _ = conn.SetReadDeadline(time.Time{}) },
+		"a wake":                func(conn *lobby.Conn, _ net.Conn) { conn.Wake() },
 		"a deadline for either": func(conn *lobby.Conn, _ net.Conn) { _ = conn.SetDeadline(time.Unix(1, 0)) },
 		"a close":               func(conn *lobby.Conn, _ net.Conn) { conn.Close() },
 	} {
@@ -78,15 +77,12 @@ func TestConn_Rest(t *testing.T) {
 			if !conn.Rest(l, s.resume) {
 				t.Fatal("got no rest")
 			}
-			if got := l.At(); got != 1 {
-				t.Errorf("got %d at rest, want 1", got)
-			}
 			wake(conn, peer)
 			s.wantWoken(t, name)
 			conn.Close()
 			peer.Close()
-			if got := l.At(); got != 0 || len(s.woken) > 0 {
-				t.Errorf("got %d at rest and %d more wakings, want none", got, len(s.woken))
+			if got := l.Seats(); got != 0 || len(s.woken) > 0 || conn.Wake() {
+				t.Errorf("got %d seats and %d more wakings, want none", got, len(s.woken))
 			}
 		})
 	}
@@ -131,7 +127,7 @@ func TestConn_RestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn, _ := pipe(t)
 			c.make(conn)
-			if conn.Rest(c.l, func() { t.Error("woken") }) {
+			if conn.Rest(c.l, func(*lobby.Shift) { t.Error("woken") }) {
 				t.Error("got a rest, want none")
 			}
 		})
@@ -195,5 +191,7 @@ func TestLobby_Close(t *testing.T) {
 	for range 3 {
 		s.wantWoken(t, "the lobby's end")
 	}
-	poll.Until(t, "nobody at rest", func() bool { return l.At() == 0 })
+	if conn, _ := pipe(t); conn.Rest(l, s.resume) || conn.Own(l) {
+		t.Error("got a rest in a lobby that is closed")
+	}
 }

@@ -12,17 +12,16 @@ import (
 // plain returns the way to a socket's descriptor, nil if conn isn't a plain
 // socket.
 func plain(conn any) syscall.RawConn {
-	var raw syscall.RawConn
+	socket := conn
 	if c, ok := conn.(*lobby.Conn); ok {
-		conn = c.NetConn()
+		socket = c.NetConn()
 	}
-	switch c := conn.(type) {
-	case *net.TCPConn:
-		raw, _ = c.SyscallConn()
-	case *net.UnixConn:
-		raw, _ = c.SyscallConn()
+	switch socket.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		raw, _ := conn.(syscall.Conn).SyscallConn()
+		return raw
 	}
-	return raw
+	return nil
 }
 
 // rawRead reads what is there. again tells that nothing is, yet.

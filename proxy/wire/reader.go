@@ -16,6 +16,8 @@ var (
 	ErrLength = errors.New("invalid message length")
 	// ErrTooLarge: a body is longer than the caller takes.
 	ErrTooLarge = errors.New("message body is over the limit")
+	// ErrNothing: nothing of the next message has come yet.
+	ErrNothing = errors.New("no message has come")
 )
 
 // A Reader cuts one socket's bytes into messages. Next tells what comes; then
@@ -64,6 +66,25 @@ func (r *Reader) Next() (typ byte, body int, err error) {
 	r.body = length - 4
 	return r.buf[r.r], r.body, nil
 }
+
+// Poll is Next, but where nothing of the message is there yet it doesn't wait: that
+// is ErrNothing. It looks in the socket unless the last read got all that there
+// was, and whoever is told by then that there is more may call it again. A socket
+// that isn't Plain is waited for.
+func (r *Reader) Poll() (typ byte, body int, err error) {
+	if r.r == r.w && r.dry {
+		r.release()
+		r.r, r.w, r.dry = 0, 0, false
+		return 0, 0, ErrNothing
+	}
+	r.poll = true
+	typ, body, err = r.Next()
+	r.poll = false
+	return typ, body, err
+}
+
+// Plain reports whether the bytes come from a socket as they are.
+func (r *Reader) Plain() bool { return r.raw != nil }
 
 // Header returns the five bytes of the header that Next announced or refused.
 func (r *Reader) Header() []byte { return r.buf[r.r : r.r+HeaderLen] }

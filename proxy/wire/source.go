@@ -15,10 +15,16 @@ type source struct {
 	raw  syscall.RawConn       // nil: src is no plain socket
 	take func(fd uintptr) bool // what raw calls whenever the socket may be readable
 	buf  *buffer               // nil while nothing is held
-	rest bool                  // the read in flight waits for a message to begin
+	rest bool                  // the read in flight waits for a message to begin,
+	poll bool                  // or doesn't wait for that
+	dry  bool                  // the last read has got all that there was
 	keep int                   // bytes of buf that the read in flight must not touch
 	n    int                   // what that read has got
 	err  error
+
+	// Waits, if not nil, is called before a wait for the peer, and where so much
+	// comes that reading it may take long.
+	Waits func()
 
 	total atomic.Uint64 // bytes read so far
 
@@ -42,7 +48,16 @@ func (s *source) read(keep int) (int, error) {
 		return 0, named(err, "read")
 	}
 	s.total.Add(uint64(max(0, s.n)))
+	if s.dry = s.n < DefaultBuffer-keep; !s.dry {
+		s.waits()
+	}
 	return s.n, s.err
+}
+
+func (s *source) waits() {
+	if s.Waits != nil {
+		s.Waits()
+	}
 }
 
 // tryRead reads what is there; false waits until the socket is readable.
@@ -54,6 +69,13 @@ func (s *source) tryRead(fd uintptr) bool {
 	s.n, again, s.err = rawRead(fd, s.buf[s.keep:])
 	if again && s.rest {
 		s.release()
+		if s.poll {
+			s.n, s.err = 0, ErrNothing
+			return true
+		}
+	}
+	if again {
+		s.waits()
 	}
 	return !again
 }
@@ -62,6 +84,7 @@ func (s *source) tryRead(fd uintptr) bool {
 // one byte: no message has fewer than two, so what was awaited isn't complete
 // with it.
 func (s *source) readAny(keep int) (int, error) {
+	s.waits()
 	if s.buf != nil {
 		n, err := s.src.Read(s.buf[keep:])
 		s.total.Add(uint64(n))

@@ -19,6 +19,9 @@ type Writer struct {
 	n    int                   // bytes gathered
 	err  error
 
+	// Waits, if not nil, is called before a wait for the peer to take more.
+	Waits func()
+
 	total atomic.Uint64 // bytes written so far
 }
 
@@ -92,6 +95,7 @@ func (w *Writer) writeGathered() {
 
 func (w *Writer) write(p []byte) {
 	if w.raw == nil {
+		w.waits()
 		var n int
 		n, w.err = w.dst.Write(p)
 		w.total.Add(uint64(n))
@@ -113,9 +117,16 @@ func (w *Writer) tryWrite(fd uintptr) bool {
 	for len(w.rest) > 0 && w.err == nil {
 		n, again, err := rawWrite(fd, w.rest)
 		if again {
+			w.waits()
 			return false
 		}
 		w.rest, w.err = w.rest[n:], err
 	}
 	return true
+}
+
+func (w *Writer) waits() {
+	if w.Waits != nil {
+		w.Waits()
+	}
 }

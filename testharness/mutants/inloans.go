@@ -14,7 +14,10 @@ func inLoans() []mutant {
 			[]edit{{"fencing/schema/locks.sql", "    RAISE EXCEPTION USING ERRCODE = 'LF007',", "    RETURN v_grant;\n    RAISE EXCEPTION USING ERRCODE = 'LF007',"}},
 			test{"testharness/cases", "TestSQLLocks_Refused", "want LF007"}},
 		{"closed-at-rest", progress, "whatever ends a session ends one at rest",
-			[]edit{{"proxy/lobby/lobby.go", "	c.closed = true\n	c.wake()\n", "	c.closed = true\n"}},
+			[]edit{{"proxy/lobby/conn.go", "	c.closed = true\n	c.wake()\n", "	c.closed = true\n"}},
 			test{"proxy/lobby", "TestConn_Rest", "not woken by a close"}},
+		{"watch-kept", progress, "a session that waits keeps no other one waiting",
+			[]edit{{"proxy/lobby/shift_linux.go", "		} else if s.within {\n			s.leave()\n", "		} else if s.within {\n"}},
+			test{"proxy/lobby", "TestShift_Leave", "one waits for another"}},
 	}
 }

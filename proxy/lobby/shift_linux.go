@@ -1,0 +1,164 @@
+package lobby
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Every patience the watch is looked at, and whoever has gone on with the same
+// connection all that time loses it; after so many looks at a lobby where nothing
+// moves there are none until something does.
+const (
+	patience = 5 * time.Millisecond
+	inVain   = 100
+)
+
+// A Shift is somebody's watch over a lobby, with the events that they have got.
+type Shift struct {
+	lobby *Lobby
+
+	mu     sync.Mutex
+	events [64]unix.EpollEvent
+	n      int    // of events,
+	next   int    // of them the first that nobody has gone on with
+	turns  uint64 // counts those that somebody has
+	within bool   // somebody goes on with one
+	over   bool   // another one has the watch
+}
+
+// begin has somebody take the watch, with events that were got before.
+func (l *Lobby) begin(events []unix.EpollEvent) {
+	s := &Shift{lobby: l}
+	s.n = copy(s.events[:], events)
+	l.mu.Lock()
+	l.shift = s
+	l.mu.Unlock()
+	go s.watch()
+}
+
+// Leave hands the watch on, since who has it is about to wait. It may be called
+// more than once, and of nil.
+func (s *Shift) Leave() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leave()
+}
+
+func (s *Shift) leave() {
+	if s.within && !s.over {
+		s.over = true
+		s.lobby.begin(s.events[s.next:s.n])
+	}
+}
+
+// watch goes on with those for whom something has come, until the watch is another's.
+func (s *Shift) watch() {
+	for {
+		switch e, what := s.take(); what {
+		case nextEvent:
+			if !s.lobby.call(e, s) {
+				s.last()
+				return
+			}
+		case noMore:
+			n, err := s.lobby.wait(s.events[:])
+			if err != nil {
+				s.last()
+				return
+			}
+			s.got(n)
+		case left:
+			return
+		}
+	}
+}
+
+// last ends the watch, unless it is another's already, who will.
+func (s *Shift) last() {
+	s.mu.Lock()
+	mine := !s.over
+	s.over = true
+	s.mu.Unlock()
+	if mine {
+		s.lobby.end()
+	}
+}
+
+type step uint8
+
+const (
+	nextEvent step = iota
+	noMore
+	left
+)
+
+// take takes the next event, or says why there is none.
+func (s *Shift) take() (unix.EpollEvent, step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.within = false
+	switch {
+	case s.over:
+		return unix.EpollEvent{}, left
+	case s.next == s.n:
+		s.n, s.next = 0, 0
+		return unix.EpollEvent{}, noMore
+	}
+	s.turns++
+	s.within = true
+	s.next++
+	return s.events[s.next-1], nextEvent
+}
+
+// got takes that events have come.
+func (s *Shift) got(n int) {
+	s.mu.Lock()
+	s.n = n
+	s.mu.Unlock()
+	select {
+	case s.lobby.busy <- struct{}{}:
+	default:
+	}
+}
+
+// supervise sees to it that nobody keeps the watch without looking.
+func (l *Lobby) supervise() {
+	for {
+		select {
+		case <-l.done:
+			return
+		case <-l.busy:
+			l.superviseWhileBusy()
+		}
+	}
+}
+
+func (l *Lobby) superviseWhileBusy() {
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	var last *Shift
+	var turns uint64
+	for still := 0; still < inVain; still++ {
+		select {
+		case <-l.done:
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		s := l.shift
+		l.mu.Unlock()
+		s.mu.Lock()
+		if s != last || s.turns != turns {
+			still = 0
+		} else if s.within {
+			s.leave()
+		}
+		last, turns = s, s.turns
+		s.mu.Unlock()
+	}
+}
