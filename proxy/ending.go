@@ -80,6 +80,7 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	if len(pairs) == 0 {
 		return nil
 	}
+	s.leaveReplyWatch()
 	ctx, cancel := context.WithTimeout(s.srv.ctx, evictedWait)
 	defer cancel()
 	err := s.claims().Superseded(ctx, s.database, pairs)

@@ -37,6 +37,7 @@ func (s *session) takeBack(key string) {
 	delete(s.loans, key)
 	s.mu.Unlock()
 	if has {
+		s.leaveWatch()
 		s.giveBack([]fencing.Loan{loan})
 	}
 }

@@ -34,7 +34,10 @@ func (r *relief) due(rested int, now time.Time) bool {
 
 // relieve gives memory back if it is due with so many sessions at rest.
 func (s *Server) relieve(resting int, now time.Time) {
-	if s.relief.due(resting, now) {
+	s.mu.Lock()
+	due := s.relief.due(resting, now)
+	s.mu.Unlock()
+	if due {
 		debug.FreeOSMemory()
 	}
 }

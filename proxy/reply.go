@@ -265,7 +265,10 @@ func (s *session) readyReply() error {
 		s.client.SetReadDeadline(longAgo)
 	}
 	s.mu.Unlock()
-	s.giveBack(stray)
+	if len(stray) > 0 {
+		s.leaveReplyWatch()
+		s.giveBack(stray)
+	}
 	if hold || out.Verdict == queue.Hide {
 		err = s.fromBackend.Skip()
 	} else {

@@ -27,7 +27,10 @@ const seats = 512
 // openLobbiesLocked makes the places where sessions rest, before there are any. Where
 // there can be none pumps keep their goroutines. The caller holds mu.
 func (s *Server) openLobbiesLocked() {
-	for len(s.lobbies) < max(1, spareProcessors()) {
+	if len(s.lobbies) > 0 {
+		return // another listener's are this one's too
+	}
+	for range max(1, spareProcessors()) {
 		l, err := lobby.New()
 		if err != nil {
 			return

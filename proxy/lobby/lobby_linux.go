@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,8 +18,8 @@ import (
 // the watch waits for in a call of the kernel: Go's own poller isn't in it.
 //
 // It is told of a connection when that rests or somebody waits for it. A rest ends
-// and begins again without another call: what comes for a connection that nobody
-// waits for takes it out of the epoll, until somebody does.
+// and begins again without another call: only when something comes for a connection
+// that nobody waits for, the epoll is to look for nothing more, until somebody does.
 type Lobby struct {
 	epoll int
 	bell  int           // an eventfd(2), the way to end the watch
@@ -32,15 +33,16 @@ type Lobby struct {
 	shift  *Shift // who has the watch
 }
 
-// An interest is what an epoll is told to look for; 0 is nothing, and that it doesn't
-// know the connection.
+// An interest is what an epoll is told to look for; 0 is that it doesn't know the
+// connection.
 type interest uint32
 
 const (
 	arrivals interest = unix.EPOLLIN | unix.EPOLLRDHUP
 	space    interest = unix.EPOLLOUT
 	failures interest = unix.EPOLLERR | unix.EPOLLHUP // which it always looks for
-	once     interest = unix.EPOLLONESHOT
+	once     interest = unix.EPOLLONESHOT             // and then for nothing
+	nothing  interest = once                          // but to know the connection
 )
 
 // New returns a Lobby. Close must be called.
@@ -90,7 +92,7 @@ func (l *Lobby) Seats() int {
 }
 
 // admit takes in a connection that is to rest. The caller holds its mu.
-func (l *Lobby) admit(c *Conn) bool { return l.seated(c) && l.heed(c) }
+func (l *Lobby) admit(c *Conn) bool { return l.seated(c) && l.heed(c) == nil }
 
 // seated makes a connection known, and reports whether it is. The caller holds its mu.
 func (l *Lobby) seated(c *Conn) bool {
@@ -121,28 +123,28 @@ func (c *Conn) wants() (i interest) {
 	if c.writing.waiting {
 		i |= space | once
 	}
+	if i == 0 {
+		return nothing
+	}
 	return i
 }
 
-// heed has the epoll look for what somebody waits for, and reports whether it does.
-// The caller holds the connection's mu.
-func (l *Lobby) heed(c *Conn) bool {
+// heed has the epoll look for what somebody waits for, and know the connection. The
+// caller holds its mu.
+func (l *Lobby) heed(c *Conn) error {
 	want := c.wants()
-	if want == c.told && want&once == 0 {
-		return true
+	if want == c.told && (want == nothing || want&once == 0) {
+		return nil
 	}
 	op := unix.EPOLL_CTL_MOD
-	switch {
-	case want == 0:
-		op = unix.EPOLL_CTL_DEL
-	case c.told == 0:
+	if c.told == 0 {
 		op = unix.EPOLL_CTL_ADD
 	}
-	if l.control(c, op, want) != nil {
-		return false
+	if err := l.control(c, op, want); err != nil {
+		return err
 	}
 	c.told = want
-	return true
+	return nil
 }
 
 // control is epoll_ctl(2) for a connection.
@@ -152,7 +154,7 @@ func (l *Lobby) control(c *Conn, op int, want interest) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.closed, c.closed:
-		return errors.New("it is closed")
+		return net.ErrClosed
 	case c.own.is:
 		return unix.EpollCtl(l.epoll, op, c.own.fd, &event)
 	}
@@ -203,7 +205,7 @@ func (l *Lobby) call(e unix.EpollEvent, s *Shift) bool {
 func (c *Conn) called(came interest, s *Shift) {
 	c.mu.Lock()
 	if c.told&once != 0 {
-		c.told = once // it looks for nothing any more, but knows the connection
+		c.told = nothing
 	}
 	wanted := false
 	if came&(space|failures) != 0 && c.writing.waiting {
@@ -220,8 +222,8 @@ func (c *Conn) called(came interest, s *Shift) {
 			c.reading.wake()
 		}
 	}
-	if c.told == once && c.wants() != 0 || !wanted && !c.closed {
-		_ = c.lobby.heed(c)
+	if c.told == nothing || !wanted {
+		_ = c.lobby.heed(c) // fails for one that is closed, which is out already
 	}
 	c.mu.Unlock()
 	if resume != nil {

@@ -43,6 +43,11 @@ func (c *Conn) Own(l *Lobby) bool {
 		return false
 	}
 	c.own = socket{is: true, fd: fd}
+	if l.heed(c) != nil { // from here on there is no way back
+		c.own = socket{}
+		_ = unix.Close(fd)
+		return false
+	}
 	_ = c.Conn.Close() // the connection stays open by the other descriptor
 	return true
 }
@@ -148,10 +153,10 @@ func (c *Conn) await(s *side) error {
 		s.woken = make(chan struct{}, 1)
 	}
 	s.waiting = true
-	if !c.lobby.heed(c) {
+	if err := c.lobby.heed(c); err != nil {
 		s.waiting = false
 		c.mu.Unlock()
-		return net.ErrClosed
+		return err
 	}
 	var expired <-chan time.Time
 	if !s.deadline.IsZero() {

@@ -35,7 +35,18 @@ func (l *Lobby) begin(events []unix.EpollEvent) {
 	l.mu.Lock()
 	l.shift = s
 	l.mu.Unlock()
+	if len(events) > 0 {
+		l.moves()
+	}
 	go s.watch()
+}
+
+// moves has the watch looked at.
+func (l *Lobby) moves() {
+	select {
+	case l.busy <- struct{}{}:
+	default:
+	}
 }
 
 // Leave hands the watch on, since who has it is about to wait. It may be called
@@ -120,10 +131,7 @@ func (s *Shift) got(n int) {
 	s.mu.Lock()
 	s.n = n
 	s.mu.Unlock()
-	select {
-	case s.lobby.busy <- struct{}{}:
-	default:
-	}
+	s.lobby.moves()
 }
 
 // supervise sees to it that nobody keeps the watch without looking.
