@@ -31,7 +31,7 @@ func (s *Server) openLobbiesLocked() {
 		return // another listener's are this one's too
 	}
 	for range max(1, spareProcessors()) {
-		l, err := lobby.New()
+		l, err := lobby.New(s.Patience)
 		if err != nil {
 			return
 		}

@@ -68,6 +68,10 @@ type Server struct {
 	// RestAfter is how long a session is idle before it gives up what it has kept for
 	// its next message, where the system allows it. 0 is never.
 	RestAfter time.Duration
+	// Patience is how long a session that works or waits may keep those waiting that are
+	// served by the same thread. 0 is for ever: then it must not wait for anything unless
+	// it has handed them on.
+	Patience time.Duration
 
 	reloaded atomic.Pointer[Settings] // nil: Settings count
 
@@ -114,6 +118,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		DialTimeout:   DefaultDialTimeout,
 		CancelTimeout: DefaultCancelTimeout,
 		RestAfter:     DefaultRestAfter,
+		Patience:      lobby.DefaultPatience,
 		MaxNewcomers:  DefaultMaxNewcomers, NewcomerPatience: DefaultNewcomerPatience,
 		newcomers: newcomers{left: make(chan struct{})},
 		resweep:   make(chan struct{}),

@@ -133,6 +133,7 @@ func (s *stack) serve(ln net.Listener, upstream string, set ...func(*proxy.Serve
 	})
 	server := proxy.NewServer(proxy.TCP(upstream), claimer)
 	claimer.Evictor = server
+	server.Patience = 0 // a wait that keeps the others waiting hangs
 	for _, f := range set {
 		f(server)
 	}

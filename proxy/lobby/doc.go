@@ -11,3 +11,8 @@
 // otherwise wake a thread for each arrival, which finds nothing to do. It then waits
 // by its lobby for all that it waits for.
 package lobby
+
+import "time"
+
+// DefaultPatience is how long somebody may keep the watch before it is taken away.
+const DefaultPatience = 5 * time.Millisecond

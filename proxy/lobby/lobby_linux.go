@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -45,8 +46,9 @@ const (
 	nothing  interest = once                          // but to know the connection
 )
 
-// New returns a Lobby. Close must be called.
-func New() (*Lobby, error) {
+// New returns a Lobby. Whoever keeps the watch for longer than patience loses it;
+// with 0 nobody does. Close must be called.
+func New(patience time.Duration) (*Lobby, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
@@ -62,7 +64,9 @@ func New() (*Lobby, error) {
 	}
 	l := &Lobby{epoll: epoll, bell: bell, done: make(chan struct{}), busy: make(chan struct{}, 1), seats: map[uint64]*Conn{}}
 	l.begin(nil)
-	go l.supervise()
+	if patience > 0 {
+		go l.supervise(patience)
+	}
 	return l, nil
 }
 

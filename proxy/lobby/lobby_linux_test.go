@@ -14,7 +14,7 @@ import (
 
 func newLobby(t *testing.T) *lobby.Lobby {
 	t.Helper()
-	l, err := lobby.New()
+	l, err := lobby.New(lobby.DefaultPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestConn_RestTooLate(t *testing.T) {
 
 func TestConn_RestRefused(t *testing.T) {
 	l := newLobby(t)
-	gone, err := lobby.New()
+	gone, err := lobby.New(lobby.DefaultPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestConn_Nudge(t *testing.T) {
 
 // A lobby that closes lets everybody out.
 func TestLobby_Close(t *testing.T) {
-	l, err := lobby.New()
+	l, err := lobby.New(lobby.DefaultPatience)
 	if err != nil {
 		t.Fatal(err)
 	}

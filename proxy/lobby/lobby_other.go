@@ -5,6 +5,7 @@ package lobby
 import (
 	"errors"
 	"net"
+	"time"
 )
 
 // A Lobby takes nobody in: connections keep their goroutines.
@@ -22,7 +23,7 @@ type (
 func (*Shift) Leave() {}
 
 // New says that there is none on this system.
-func New() (*Lobby, error) { return nil, errors.ErrUnsupported }
+func New(time.Duration) (*Lobby, error) { return nil, errors.ErrUnsupported }
 
 // Close does nothing.
 func (*Lobby) Close() error { return nil }

@@ -135,7 +135,7 @@ func TestConn_OwnDeadlineTakenBack(t *testing.T) {
 
 // The end of the watch ends every wait, and nobody begins one any more.
 func TestLobby_CloseEndsWaits(t *testing.T) {
-	l, err := lobby.New()
+	l, err := lobby.New(lobby.DefaultPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,20 +164,26 @@ func TestLobby_CloseEndsWaits(t *testing.T) {
 // One who goes on with a connection and waits keeps nobody else waiting: if it hands
 // the watch on, and if it forgets to.
 func TestShift_Leave(t *testing.T) {
-	for name, leave := range map[string]func(*lobby.Shift){
-		"left":      (*lobby.Shift).Leave,
-		"twice":     func(s *lobby.Shift) { s.Leave(); s.Leave() },
-		"forgotten": func(*lobby.Shift) {},
+	for name, c := range map[string]struct {
+		patience time.Duration
+		leave    func(*lobby.Shift)
+	}{
+		"left":      {0, (*lobby.Shift).Leave},
+		"twice":     {0, func(s *lobby.Shift) { s.Leave(); s.Leave() }},
+		"forgotten": {lobby.DefaultPatience, func(*lobby.Shift) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
-			l := newLobby(t)
+			l, err := lobby.New(c.patience)
+			if err != nil {
+				t.Fatal(err)
+			}
 			defer l.Close()
 			stay, stuck := make(chan struct{}), make(chan struct{}, 8)
 			defer close(stay)
 			for range 3 { // of whom the first has the events of the others, too, maybe
 				conn, peer := owned(t, l)
-				conn.Rest(l, func(s *lobby.Shift) { leave(s); stuck <- struct{}{}; <-stay })
+				conn.Rest(l, func(s *lobby.Shift) { c.leave(s); stuck <- struct{}{}; <-stay })
 				_, _ = peer.Write([]byte("x"))
 			}
 			for range 3 {

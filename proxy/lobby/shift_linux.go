@@ -2,17 +2,8 @@ package lobby
 
 import (
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
-)
-
-// Every patience the watch is looked at, and whoever has gone on with the same
-// connection all that time loses it; after so many looks at a lobby where nothing
-// moves there are none until something does.
-const (
-	patience = 5 * time.Millisecond
-	inVain   = 100
 )
 
 // A Shift is somebody's watch over a lobby, with the events that they have got.
@@ -132,41 +123,4 @@ func (s *Shift) got(n int) {
 	s.n = n
 	s.mu.Unlock()
 	s.lobby.moves()
-}
-
-// supervise sees to it that nobody keeps the watch without looking.
-func (l *Lobby) supervise() {
-	for {
-		select {
-		case <-l.done:
-			return
-		case <-l.busy:
-			l.superviseWhileBusy()
-		}
-	}
-}
-
-func (l *Lobby) superviseWhileBusy() {
-	tick := time.NewTicker(patience)
-	defer tick.Stop()
-	var last *Shift
-	var turns uint64
-	for still := 0; still < inVain; still++ {
-		select {
-		case <-l.done:
-			return
-		case <-tick.C:
-		}
-		l.mu.Lock()
-		s := l.shift
-		l.mu.Unlock()
-		s.mu.Lock()
-		if s != last || s.turns != turns {
-			still = 0
-		} else if s.within {
-			s.leave()
-		}
-		last, turns = s, s.turns
-		s.mu.Unlock()
-	}
 }

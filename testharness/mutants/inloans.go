@@ -17,7 +17,7 @@ func inLoans() []mutant {
 			[]edit{{"proxy/lobby/conn.go", "	c.closed = true\n	c.wake()\n", "	c.closed = true\n"}},
 			test{"proxy/lobby", "TestConn_Rest", "not woken by a close"}},
 		{"watch-kept", progress, "a session that waits keeps no other one waiting",
-			[]edit{{"proxy/lobby/shift_linux.go", "		} else if s.within {\n			s.leave()\n", "		} else if s.within {\n"}},
+			[]edit{{"proxy/lobby/supervisor_linux.go", "		} else if s.within {\n			s.leave()\n", "		} else if s.within {\n"}},
 			test{"proxy/lobby", "TestShift_Leave", "one waits for another"}},
 	}
 }

@@ -109,6 +109,7 @@ func (r *rig) startProxy(t *testing.T, set func(*proxy.Server, *fencing.Store)) 
 	claimer.EvictAfter = evictAfter
 	server := proxy.NewServer(proxy.TCP(r.pg.Addr()), claimer)
 	claimer.Evictor = server
+	server.Patience = 0 // a wait that keeps the others waiting hangs
 	if set != nil {
 		set(server, store)
 	}

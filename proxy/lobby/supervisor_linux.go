@@ -1,0 +1,45 @@
+package lobby
+
+import "time"
+
+// inVain is how often the watch is looked at where nothing moves before nobody looks
+// until something does.
+const inVain = 100
+
+// supervise looks at the watch every so often, and takes it from whoever has gone on with
+// the same connection all that time.
+func (l *Lobby) supervise(patience time.Duration) {
+	for {
+		select {
+		case <-l.done:
+			return
+		case <-l.busy:
+			l.superviseWhileBusy(patience)
+		}
+	}
+}
+
+func (l *Lobby) superviseWhileBusy(patience time.Duration) {
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	var last *Shift
+	var turns uint64
+	for still := 0; still < inVain; still++ {
+		select {
+		case <-l.done:
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		s := l.shift
+		l.mu.Unlock()
+		s.mu.Lock()
+		if s != last || s.turns != turns {
+			still = 0
+		} else if s.within {
+			s.leave()
+		}
+		last, turns = s, s.turns
+		s.mu.Unlock()
+	}
+}
