@@ -84,6 +84,37 @@ func TestSession_Rests(t *testing.T) {
 	}
 }
 
+// A session that waits, for whatever it is, keeps no other one waiting that the same
+// thread serves.
+func TestSession_WaitsAlone(t *testing.T) {
+	query := func(sql string) string { return string(frame('Q', sql+"\x00")) }
+	for _, c := range []struct{ name, key, locked, sent string }{
+		{"for the rest of a message", "", "", "Q\x00\x00\x00\x20SEL"},
+		{"for a client that doesn't read", "", "", query("SELECT repeat('x', 50000000)")},
+		{"for replies", "k", "SELECT pg_advisory_lock(1)", query("SELECT pg_advisory_lock(1)") + query("SELECT 1")},
+		{"for a claim", "k", "BEGIN; LOCK TABLE fence.mark", query("SET fence.tokens = '{\"another\": 1}'")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStack(t, 1)
+			s.holders.hold("k", 1)
+			s.holders.hold("another", 1)
+			conn, other := s.connectRaw(c.key), s.session(0, "", 0)
+			s.exec(c.locked)
+			atRest(t)
+			if _, err := conn.Write([]byte(c.sent)); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			for range 3 {
+				if _, err := other.Exec(ctx, "SELECT 1"); err != nil {
+					t.Fatalf("another session waits, too: %v", err)
+				}
+			}
+		})
+	}
+}
+
 // Whatever ends a session ends one at rest, and its client hears why.
 func TestSession_EndsAtRest(t *testing.T) {
 	s := newStack(t, 0)

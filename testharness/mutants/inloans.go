@@ -19,5 +19,8 @@ func inLoans() []mutant {
 		{"watch-kept", progress, "a session that waits keeps no other one waiting",
 			[]edit{{"proxy/lobby/supervisor_linux.go", "		} else if s.within {\n			s.leave()\n", "		} else if s.within {\n"}},
 			test{"proxy/lobby", "TestShift_Leave", "one waits for another"}},
+		{"waits-with-the-watch", progress, "a session that waits for replies hands the others on",
+			[]edit{{"proxy/session.go", "		s.leaveWatch()\n		select {", "		select {"}},
+			test{"proxy", "TestSession_WaitsAlone", "another session waits, too"}},
 	}
 }
