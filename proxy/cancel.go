@@ -170,7 +170,7 @@ func (s *session) awaitDeliveryLocked() {
 	for s.delivery.done != nil && !s.over {
 		done := s.delivery.done
 		s.mu.Unlock()
-		s.leaveWatch()
+		s.requesting.leave()
 		select {
 		case <-done:
 		case <-s.replied:
@@ -182,7 +182,7 @@ func (s *session) awaitDeliveryLocked() {
 // beginClaim returns the context of a claim that the client waits for: it ends
 // with the server, or when the client cancels.
 func (s *session) beginClaim() (ctx context.Context, done func()) {
-	s.leaveWatch()
+	s.requesting.leave()
 	ctx, cancel := context.WithCancelCause(fencing.WithSession(s.srv.ctx, s.id))
 	s.mu.Lock()
 	s.claiming = cancel

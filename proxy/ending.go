@@ -80,7 +80,7 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	if len(pairs) == 0 {
 		return nil
 	}
-	s.leaveReplyWatch()
+	s.replying.leave()
 	ctx, cancel := context.WithTimeout(s.srv.ctx, evictedWait)
 	defer cancel()
 	err := s.claims().Superseded(ctx, s.database, pairs)
@@ -150,7 +150,7 @@ func (s *session) answerInstead(t byte, counted bool) error {
 		}
 	}
 	_ = s.toBackend.Flush() // what is to be answered yet may not have left
-	s.leaveWatch()
+	s.requesting.leave()
 	<-s.replied
 	s.mu.Lock()
 	e := s.ending

@@ -37,7 +37,7 @@ func (s *session) takeBack(key string) {
 	delete(s.loans, key)
 	s.mu.Unlock()
 	if has {
-		s.leaveWatch()
+		s.requesting.leave()
 		s.giveBack([]fencing.Loan{loan})
 	}
 }

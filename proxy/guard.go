@@ -187,7 +187,7 @@ func (s *session) readback() error {
 	status := s.status
 	stray := s.strayLocked()
 	s.mu.Unlock()
-	s.leaveWatch()
+	s.requesting.leave()
 	s.giveBack(stray)
 	if len(row) == 3 {
 		_ = s.claimMirror() // a refusal stays with the session

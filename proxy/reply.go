@@ -25,12 +25,12 @@ var (
 // takes no more; unless the client is owed an answer, it ends the request pump
 // too.
 func (s *session) replies(watch *lobby.Shift) {
-	s.replyWatch = watch
+	s.replying.watch = watch
 	err := s.pumpReplies()
 	if errors.Is(err, errResting) {
 		return
 	}
-	s.leaveReplyWatch()
+	s.replying.leave()
 	defer close(s.replied)
 	s.backendEnded = errors.Is(err, io.EOF)
 	s.mu.Lock()
@@ -75,15 +75,7 @@ func (s *session) nextReply() error {
 			return fmt.Errorf("write to client: %w", err)
 		}
 	}
-	t, n, err := byte(0), 0, wire.ErrNothing
-	if s.rests {
-		if t, n, err = s.fromBackend.Poll(); errors.Is(err, wire.ErrNothing) && s.restReplies() {
-			return errResting
-		}
-	}
-	if errors.Is(err, wire.ErrNothing) {
-		t, n, err = s.fromBackend.Next()
-	}
+	t, n, err := s.header(s.fromBackend, &s.replying)
 	if err != nil {
 		return s.orRest(err)
 	}
@@ -266,7 +258,7 @@ func (s *session) readyReply() error {
 	}
 	s.mu.Unlock()
 	if len(stray) > 0 {
-		s.leaveReplyWatch()
+		s.replying.leave()
 		s.giveBack(stray)
 	}
 	if hold || out.Verdict == queue.Hide {

@@ -64,19 +64,14 @@ func (s *session) next() (t byte, n int, err error) {
 	}
 	if !s.awaits {
 		_ = s.flush() // a backend that is gone answers through the next push
-		if err := s.wait(); err != nil && (!errors.Is(err, errResting) || s.restRequests()) {
+		if err := s.wait(); err != nil && (!errors.Is(err, errResting) || s.restLong()) {
 			return 0, 0, err
 		}
 		s.awaits = true
 	}
-	err = wire.ErrNothing
-	if s.rests {
-		if t, n, err = s.fromClient.Poll(); errors.Is(err, wire.ErrNothing) && s.restRequests() {
-			return 0, 0, errResting
-		}
-	}
-	if errors.Is(err, wire.ErrNothing) {
-		t, n, err = s.fromClient.Next()
+	t, n, err = s.header(s.fromClient, &s.requesting)
+	if errors.Is(err, errResting) {
+		return 0, 0, err
 	}
 	s.awaits = false
 	s.waited(err == nil)
@@ -406,7 +401,7 @@ func (s *session) describeOrClose(t byte) error {
 func (s *session) broken() error {
 	if err := s.write(s.fromClient.Header()); err == nil && s.flush() == nil {
 		closeWrite(s.backend)
-		s.leaveWatch()
+		s.requesting.leave()
 		<-s.replied
 	}
 	return errProtocol

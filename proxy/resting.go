@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/fenceproxy/fenceproxy/proxy/lobby"
+	"github.com/fenceproxy/fenceproxy/proxy/wire"
 )
 
 // A pump that would have to wait for its next message goes to rest in a lobby and
@@ -69,11 +70,23 @@ func (s *Server) lobbyFor() (least *lobby.Lobby) {
 	return least
 }
 
+// startPumps makes ready for both, and runs them.
+func (s *session) startPumps() {
+	s.lobby = s.srv.lobbyFor()
+	s.requesting = pump{conn: lobby.Of(s.client), goOn: s.serveOn}
+	s.replying = pump{conn: lobby.Of(s.backend), goOn: s.replies}
+	s.ownSockets()
+	s.fromClient.Waits, s.toBackend.Waits = s.requesting.leave, s.requesting.leave
+	s.fromBackend.Waits, s.toClient.Waits = s.replying.leave, s.replying.leave
+	go s.replies(nil)
+	s.serveOn(nil)
+}
+
 // ownSockets takes both sockets out of the runtime's hands, so that the pumps may rest
 // whenever they wait. It is called before there are any.
 func (s *session) ownSockets() {
 	if spareProcessors() > 0 && s.fromClient.Plain() && s.fromBackend.Plain() {
-		s.rests = lobby.Of(s.client).Own(s.lobby) && lobby.Of(s.backend).Own(s.lobby)
+		s.rests = s.requesting.conn.Own(s.lobby) && s.replying.conn.Own(s.lobby)
 	}
 }
 
@@ -83,50 +96,58 @@ func (s *session) restLocked() {
 	if s.console || s.over || s.draining || s.lobby == nil {
 		return
 	}
-	client := lobby.Of(s.client)
 	if !s.idle.resting {
 		s.idle.resting = true
-		client.Wake()
+		s.requesting.conn.Wake()
 	}
-	client.Nudge()
-	lobby.Of(s.backend).Nudge()
+	s.requesting.conn.Nudge()
+	s.replying.conn.Nudge()
 }
 
-// leaveWatch is called before the request pump waits, and leaveReplyWatch before
-// the reply pump does.
-func (s *session) leaveWatch() { s.watch.Leave() }
+// A pump is one of a session's two, as far as it rests.
+type pump struct {
+	conn  *lobby.Conn        // what it reads
+	goOn  func(*lobby.Shift) // runs it after a rest, with the watch or without
+	watch *lobby.Shift       // that whoever runs it has, nil: none
+}
 
-func (s *session) leaveReplyWatch() { s.replyWatch.Leave() }
+// leave is called before the pump waits.
+func (p *pump) leave() { p.watch.Leave() }
 
-// restRequests reports whether the request pump is at rest from now on. What it
-// has kept to write in costs more than to make it anew, and is kept for long only
-// if it is wanted soon.
-func (s *session) restRequests() bool {
-	s.mu.Lock()
-	long := s.idle.resting
-	s.mu.Unlock()
-	if long {
-		s.stmts, s.checking, s.rewritten = nil, batch{}, nil
-	}
-	watch := s.watch
-	s.watch, s.awaits = nil, true
-	if lobby.Of(s.client).Rest(s.lobby, s.onRequest) {
+// rest reports whether the pump is at rest in l from now on.
+func (p *pump) rest(l *lobby.Lobby) bool {
+	watch := p.watch
+	p.watch = nil
+	if p.conn.Rest(l, p.goOn) {
 		return true
 	}
-	s.watch = watch
+	p.watch = watch
 	return false
 }
 
-// restReplies reports whether the reply pump is at rest from now on.
-func (s *session) restReplies() bool {
-	watch := s.replyWatch
-	s.replyWatch = nil
-	if lobby.Of(s.backend).Rest(s.lobby, s.onReply) {
-		return true
+// header returns the header of the pump's next message, or errResting: it will be
+// called again when there is one.
+func (s *session) header(from *wire.Reader, p *pump) (t byte, n int, err error) {
+	if s.rests {
+		if t, n, err = from.Poll(); !errors.Is(err, wire.ErrNothing) {
+			return t, n, err
+		}
+		if p.rest(s.lobby) {
+			return 0, 0, errResting
+		}
 	}
-	s.replyWatch = watch
-	return false
+	return from.Next()
 }
+
+// restLong has the request pump keep nothing for its next message, which costs more
+// than to make it anew, and reports whether it is at rest from now on.
+func (s *session) restLong() bool {
+	s.dropScratch()
+	s.awaits = true
+	return s.requesting.rest(s.lobby)
+}
+
+func (s *session) dropScratch() { s.stmts, s.checking, s.rewritten = nil, batch{}, nil }
 
 // orRest returns what is to become of the reply pump, which has met err between
 // two messages: errResting if it is at rest from now on, nil if it goes on.
@@ -135,9 +156,9 @@ func (s *session) orRest(err error) error {
 		return err
 	}
 	switch {
-	case s.restReplies():
+	case s.replying.rest(s.lobby):
 		return errResting
-	case lobby.Of(s.backend).Nudged():
+	case s.replying.conn.Nudged():
 		return nil
 	}
 	return err

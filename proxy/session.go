@@ -52,14 +52,13 @@ type session struct {
 	lastCode    string       // of PostgreSQL's FATAL; goes with toClient
 
 	// The request pump's own.
-	parent      string       // traceparent of the statement at hand, "" if there is none or no Tracer
-	watch       *lobby.Shift // what goes on with the request pump has the watch, nil: it doesn't
-	awaits      bool         // it has begun to wait for a message
-	asked       uint64       // statements: Query, Execute and function call messages
-	tagged      bool         // may have been tagged, so it is looked at; never unset
-	presented   bool         // a tag was presented, whatever became of it; never unset
-	installed   bool         // the database is known to have schema fence; never unset
-	opaque      bool         // something was prepared or defined that can change the tag unseen; never unset
+	parent      string // traceparent of the statement at hand, "" if there is none or no Tracer
+	awaits      bool   // it has begun to wait for a message
+	asked       uint64 // statements: Query, Execute and function call messages
+	tagged      bool   // may have been tagged, so it is looked at; never unset
+	presented   bool   // a tag was presented, whatever became of it; never unset
+	installed   bool   // the database is known to have schema fence; never unset
+	opaque      bool   // something was prepared or defined that can change the tag unseen; never unset
 	txn         txn
 	portals     portals
 	segment     segment
@@ -79,11 +78,10 @@ type session struct {
 
 	backendEnded bool // PostgreSQL has closed the connection; goes with fromBackend
 
-	replyWatch *lobby.Shift // as watch, of the reply pump
-
-	lobby              *lobby.Lobby       // where both pumps rest, nil: nowhere; set before them, as these
-	onRequest, onReply func(*lobby.Shift) // go on with a pump that has rested
-	rests              bool               // the pumps do so whenever they wait for a message; set before them
+	// How the pumps rest; set before they run, but for who has the watch.
+	requesting, replying pump
+	lobby                *lobby.Lobby // where, nil: nowhere
+	rests                bool         // whenever they wait for a message
 
 	replied  chan struct{} // closed when the reply pump has ended
 	progress chan struct{} // holds one token when replies have come in
@@ -204,24 +202,20 @@ func (s *session) serve() {
 		s.leave(s.serveConsole())
 		return
 	}
-	s.onRequest, s.onReply = s.serveOn, s.replies
-	s.lobby = s.srv.lobbyFor()
-	s.ownSockets()
-	s.fromClient.Waits, s.toBackend.Waits = s.leaveWatch, s.leaveWatch
-	s.fromBackend.Waits, s.toClient.Waits = s.leaveReplyWatch, s.leaveReplyWatch
-	go s.replies(nil)
-	s.serveOn(nil)
+	s.startPumps()
 }
 
 // serveOn runs the request pump, from the beginning or after a rest, which the
 // watch may come with.
 func (s *session) serveOn(watch *lobby.Shift) {
-	s.watch = watch
+	if s.requesting.watch = watch; watch == nil {
+		s.dropScratch() // it was idle for long, or hasn't begun
+	}
 	err := s.requests()
 	if errors.Is(err, errResting) {
 		return
 	}
-	s.leaveWatch()
+	s.requesting.leave()
 	s.finish(err)
 	s.leave(err)
 }
@@ -359,7 +353,7 @@ func (s *session) flush() error {
 // to any more is closed for both ways. A client that doesn't take it is waited
 // for no longer than partWithin: it may itself wait until it can send.
 func (s *session) gone() error {
-	s.leaveWatch()
+	s.requesting.leave()
 	s.boundWrites(time.Now().Add(partWithin))
 	<-s.replied
 	s.boundWrites(noDeadline)
@@ -380,7 +374,7 @@ func (s *session) await(done func() bool) error {
 		if ok {
 			return nil
 		}
-		s.leaveWatch()
+		s.requesting.leave()
 		select {
 		case <-s.progress:
 		case <-s.replied:

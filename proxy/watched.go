@@ -56,7 +56,7 @@ func (s *session) follow(tag fencing.Tag) {
 			s.followed = map[string]struct{}{}
 		}
 		s.followed[p.Key] = struct{}{}
-		s.leaveWatch() // it will be waited for until it was seen
+		s.requesting.leave() // it will be waited for until it was seen
 		s.srv.Locks.Follow(p.Key)
 	}
 }

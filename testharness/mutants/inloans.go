@@ -20,7 +20,7 @@ func inLoans() []mutant {
 			[]edit{{"proxy/lobby/supervisor_linux.go", "		} else if s.within {\n			s.leave()\n", "		} else if s.within {\n"}},
 			test{"proxy/lobby", "TestShift_Leave", "one waits for another"}},
 		{"waits-with-the-watch", progress, "a session that waits for replies hands the others on",
-			[]edit{{"proxy/session.go", "		s.leaveWatch()\n		select {", "		select {"}},
+			[]edit{{"proxy/session.go", "		s.requesting.leave()\n		select {", "		select {"}},
 			test{"proxy", "TestSession_WaitsAlone", "another session waits, too"}},
 	}
 }
