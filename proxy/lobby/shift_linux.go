@@ -1,7 +1,9 @@
 package lobby
 
 import (
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -9,6 +11,7 @@ import (
 // A Shift is somebody's watch over a lobby, with the events that they have got.
 type Shift struct {
 	lobby *Lobby
+	yield atomic.Bool // whoever has it is to give way to others for a moment
 
 	mu     sync.Mutex
 	events [64]unix.EpollEvent
@@ -47,8 +50,9 @@ func (s *Shift) Leave() {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.leave()
+	s.mu.Unlock()
+	runtime.UnlockOSThread()
 }
 
 func (s *Shift) leave() {
@@ -59,8 +63,15 @@ func (s *Shift) leave() {
 }
 
 // watch goes on with those for whom something has come, until the watch is another's.
+// Up to then it keeps to one thread, which costs less than to move.
 func (s *Shift) watch() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread() // does nothing after Leave
 	for {
+		if s.yield.Load() {
+			s.yield.Store(false)
+			runtime.Gosched()
+		}
 		switch e, what := s.take(); what {
 		case nextEvent:
 			if !s.lobby.call(e, s) {

@@ -7,7 +7,8 @@ import "time"
 const inVain = 100
 
 // supervise looks at the watch every so often, and takes it from whoever has gone on with
-// the same connection all that time.
+// the same connection all that time. Others are to give way for a moment: from who keeps a
+// processor for 10 ms the Go runtime would take it, and look again every 20 µs for long.
 func (l *Lobby) supervise(patience time.Duration) {
 	for {
 		select {
@@ -36,6 +37,7 @@ func (l *Lobby) superviseWhileBusy(patience time.Duration) {
 		s.mu.Lock()
 		if s != last || s.turns != turns {
 			still = 0
+			s.yield.Store(true)
 		} else if s.within {
 			s.leave()
 		}

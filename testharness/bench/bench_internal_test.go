@@ -207,11 +207,11 @@ func TestPage(t *testing.T) {
 		failed,
 	}
 	want := strings.TrimPrefix(`
-| workload | clients | way        | a second  | of direct        | p50 ms | p99 ms | CPU µs | kB |
-|----------|---------|------------|-----------|------------------|--------|--------|--------|----|
-| update   | 1       | direct     | 1000 ±10% | 1.00 (1.00–1.00) | –      | 2.500  | –      | –  |
-| update   | 1       | fenceproxy | 550 ±12%  | 0.50 (0.50–0.70) | –      | 5.000  | –      | –  |
-| update   | 1       | HAProxy    | –         | failed           | –      | –      | –      | –  |
+| workload | clients | way        | a second  | of direct        | p50 ms | p99 ms | CPU µs | user | kB |
+|----------|---------|------------|-----------|------------------|--------|--------|--------|------|----|
+| update   | 1       | direct     | 1000 ±10% | 1.00 (1.00–1.00) | –      | 2.500  | –      | –    | –  |
+| update   | 1       | fenceproxy | 550 ±12%  | 0.50 (0.50–0.70) | –      | 5.000  | –      | –    | –  |
+| update   | 1       | HAProxy    | –         | failed           | –      | –      | –      | –    | –  |
 
 update/1/HAProxy failed: it ended
 `, "\n")

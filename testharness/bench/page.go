@@ -20,8 +20,8 @@ const legend = `- A round of pgbench begins when all its clients are logged in a
   times and CPU are of the same part of a second behind that, and of all transactions that end in it.
 - **a second**: transactions, scripts of pgbench or (connect, claim) operations, or MB, the median of the rounds, ± half of what lies between the
   slowest and the fastest round. **of direct**: the median of each round's ratio to the direct way, with the least and the most.
-- **p50, p99**: the medians of the rounds' own. **CPU µs**: user and system time of the proxy's process for each transaction or other unit.
-  **kB**: resident memory that the proxy grew by for each session, at its least while all were idle.
+- **p50, p99**: the medians of the rounds' own. **CPU µs**: CPU time of the proxy's process for each transaction or other unit; **user**: what of it
+  wasn't the kernel's, which is known by its ticks only. **kB**: resident memory that the proxy grew by for each session, at its least while all were idle.
 - PgBouncer: session mode. HAProxy: tcp mode, which passes TLS on to PostgreSQL. TLS is between client and proxy, and all is on loopback.
 - *tagged*: sessions hold a lock in a real etcd, that all of them share. *By hand*: a table of tokens of the application's own, and the statements that
   it would send with each UPDATE; *checks in the pipeline* sends an early and a late check with it, straight to PostgreSQL, *early check* what

@@ -19,7 +19,7 @@ import (
 func TestPlayOne(t *testing.T) {
 	o := options{seconds: 0.3, rounds: 1, extent: extent{scale: 1, megabytes: 2, takeovers: 1}}
 	r, _ := hosted(t, o)
-	speed, times := []metric{rate, cpu}, []metric{rate, p50, p99, cpu}
+	speed, times := []metric{rate, cpu, user}, []metric{rate, p50, p99, cpu, user}
 	for _, c := range []struct {
 		workload string
 		clients  int
@@ -32,7 +32,7 @@ func TestPlayOne(t *testing.T) {
 		{copyOutName, 1, speed, []string{"direct", "fenceproxy"}},
 		{copyInName, 1, speed, []string{"fenceproxy tagged"}},
 		{"connect", 8, times, []string{"fenceproxy tagged"}},
-		{claimName, 1, []metric{p50, p99, cpu}, []string{claimers()[0].name, "fenceproxy"}},
+		{claimName, 1, []metric{p50, p99, cpu, user}, []string{claimers()[0].name, "fenceproxy"}},
 		{takeoverName, 1, []metric{p50, p99}, []string{holders()[0].name}},
 	} {
 		t.Run(c.workload, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestPlayOne(t *testing.T) {
 func check(t *testing.T, r row, want []metric) {
 	t.Helper()
 	for m := range metrics {
-		wanted := slices.Contains(want, m) && (m != cpu || r.contender.route != direct)
+		wanted := slices.Contains(want, m) && (m != cpu && m != user || r.contender.route != direct)
 		if got := r.rounds[0][m]; math.IsNaN(got) == wanted || got < 0 {
 			t.Errorf("%s: metric %d is %v, wanted: %v", r.contender.name, m, got, wanted)
 		}

@@ -70,29 +70,43 @@ func (p *peer) await(ctx context.Context, ping func(context.Context) error, ende
 	}
 }
 
-// used is how much CPU the peer's process has used; 0 without a process.
-func (p *peer) used() (time.Duration, error) {
-	if p.pid == 0 {
-		return 0, nil
-	}
-	var spent unix.Timespec
-	if err := unix.ClockGettime(cpuClock(p.pid), &spent); err != nil {
-		return 0, fmt.Errorf("read the CPU time of process %d: %w", p.pid, err)
-	}
-	return time.Duration(spent.Nano()), nil
+// A usage is CPU time of a process.
+type usage struct {
+	all  time.Duration
+	user time.Duration // of all, what wasn't the kernel's, as its ticks saw it
 }
 
-// cpuClock is what clock_getcpuclockid of Linux makes of a process. /proc has
-// the same time in steps of 10 ms, which is too coarse for a short round.
-func cpuClock(pid int) int32 {
-	const schedulers = 2 // CPUCLOCK_SCHED
-	return ^int32(pid)<<3 | schedulers
+// used is how much CPU the peer's process has used; nothing without a process.
+func (p *peer) used() (u usage, err error) {
+	if p.pid == 0 {
+		return usage{}, nil
+	}
+	if u.all, err = cpuTime(p.pid, schedulers); err == nil {
+		u.user, err = cpuTime(p.pid, ticks)
+	}
+	return u, err
+}
+
+// Clocks of a process that Linux has: CPUCLOCK_VIRT and CPUCLOCK_SCHED.
+const (
+	ticks      = 1
+	schedulers = 2
+)
+
+// cpuTime reads a clock, as clock_getcpuclockid of Linux names it. /proc has
+// the same times in steps of 10 ms, which is too coarse for a short round.
+func cpuTime(pid int, clock int32) (time.Duration, error) {
+	var spent unix.Timespec
+	if err := unix.ClockGettime(^int32(pid)<<3|clock, &spent); err != nil {
+		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
+	}
+	return time.Duration(spent.Nano()), nil
 }
 
 // A meter tells what a peer's CPU did since it was started.
 type meter struct {
 	peer   *peer
-	before time.Duration
+	before usage
 }
 
 func (p *peer) meter() (meter, error) {
@@ -101,15 +115,15 @@ func (p *peer) meter() (meter, error) {
 }
 
 // since is the CPU used since.
-func (m meter) since() (time.Duration, error) {
+func (m meter) since() (usage, error) {
 	now, err := m.peer.used()
-	return now - m.before, err
+	return usage{now.all - m.before.all, now.user - m.before.user}, err
 }
 
 // share is the CPU used in µs for each of n units. Direct uses none.
-func (m meter) share(s *sample, used time.Duration, n float64) {
+func (m meter) share(s *sample, used usage, n float64) {
 	if m.peer.pid != 0 && n > 0 {
-		s[cpu] = float64(used.Nanoseconds()) / 1000 / n
+		s[cpu], s[user] = float64(used.all.Nanoseconds())/1000/n, float64(used.user.Nanoseconds())/1000/n
 	}
 }
 

@@ -13,7 +13,8 @@ const (
 	rate    metric = iota // units a second
 	p50                   // milliseconds
 	p99                   // milliseconds
-	cpu                   // µs of the proxy's CPU a unit
+	cpu                   // µs of the proxy's CPU a unit,
+	user                  // and those of them that weren't the kernel's
 	memory                // kB a session
 	metrics               // how many there are
 )

@@ -39,7 +39,7 @@ func (g grid) String() string {
 
 // figures is the table of what was measured.
 func figures(rows []row) grid {
-	g := grid{{"workload", "clients", "way", "a second", "of direct", "p50 ms", "p99 ms", "CPU µs", "kB"}}
+	g := grid{{"workload", "clients", "way", "a second", "of direct", "p50 ms", "p99 ms", "CPU µs", "user", "kB"}}
 	for _, r := range rows {
 		if r.err == nil && len(r.rounds) == 0 {
 			continue // the run was over before
@@ -53,7 +53,7 @@ func figures(rows []row) grid {
 		}
 		g = append(g, []string{
 			r.workload.name, fmt.Sprint(r.workload.clients), r.contender.name, r.speed(), ratio,
-			number(r.of(p50).median, 3), number(r.of(p99).median, 3), number(r.of(cpu).median, 1), number(r.of(memory).median, 1),
+			number(r.of(p50).median, 3), number(r.of(p99).median, 3), number(r.of(cpu).median, 1), number(r.of(user).median, 1), number(r.of(memory).median, 1),
 		})
 	}
 	return g
