@@ -19,8 +19,13 @@ const MinServerVersion = 130000
 // there, is schema fence installed in the DSN's own database, and has the role
 // the rights. The error is one line that names the cause and the mend.
 func (s *Store) Preflight(ctx context.Context) error {
-	config := s.config.ConnConfig
-	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	config := s.config.ConnConfig.Copy()
+	if before := s.config.BeforeConnect; before != nil { // as the pools do: it may know the password
+		if err := before(ctx, config); err != nil {
+			return err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL at %s (database %s): %w", address(config), config.Database, reason(err))
 	}

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -105,6 +107,55 @@ func TestRun_HidesSecrets(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "claim_timeout: 3s  # --claim-timeout\n") || strings.Contains(stdout+stderr, canary) {
 		t.Errorf("check-config: got %d %s%s, want the settings without secrets", code, stdout, stderr)
 	}
+}
+
+// The password of the DSN's role comes by a file, which is read for each connection, or
+// by a variable, and everything that asks PostgreSQL uses it.
+func TestServe_UpstreamPassword(t *testing.T) {
+	s := stack.New(t, "app")
+	good := s.DSN(stack.RoleFence, "app")
+	first := password0(t, good)
+	bare := strings.Replace(good, url.UserPassword(stack.RoleFence, first).String(), stack.RoleFence, 1)
+	t.Setenv(asProgram, "1")
+	t.Setenv("PGPASSWORD", "another")
+	file := passwordFile(t, first+"\n")
+	byFile := launch(t, s, bare, "--upstream-password-file", file)
+	t.Setenv("FENCEPROXY_UPSTREAM_PASSWORD", first)
+	byVariable := launch(t, s, bare)
+	for i, p := range []*stack.Process{byFile, byVariable} {
+		key := fmt.Sprintf("password:%d", i)
+		exec1(t, open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"), tagged(key, hold(t, s.Client, key).Token())...),
+			fmt.Sprintf("CREATE TABLE t%d (i int)", i))
+	}
+
+	root := open(t, s.DSN("postgres", "app"))
+	exec1(t, root, "ALTER ROLE fence PASSWORD '"+canary+"'")
+	if err := os.WriteFile(file, []byte(canary+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	exec1(t, root, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'fence'")
+	exec1(t, open(t, s.ProxyDSN(byFile.Addr, stack.RoleApp, "app"), tagged("password:2", hold(t, s.Client, "password:2").Token())...),
+		"CREATE TABLE t2 (i int)")
+	if status, body := get(t, byFile, "/readyz"); status != http.StatusOK {
+		t.Errorf("got %d %s, want a proxy that uses the new password", status, body)
+	}
+	for _, p := range []*stack.Process{byFile, byVariable} {
+		if strings.Contains(p.Log(), first) || strings.Contains(p.Log(), canary) {
+			t.Errorf("a password is in the log: %s", p.Log())
+		}
+	}
+}
+
+// launch starts serve with another DSN than the stack's.
+func launch(t testing.TB, s *stack.Stack, upstream string, flags ...string) *stack.Process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	p, err := s.Launch(ctx, stack.Way{Upstream: upstream, Etcd: []string{s.Etcd.Endpoint()}}, []string{os.Args[0]}, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // password0 is the password in a DSN.
