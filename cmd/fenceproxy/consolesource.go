@@ -12,13 +12,24 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy/console"
 )
 
-// console is that of a server, its upstream and its etcd.
-func (p *serving) console(server *proxy.Server, u *upstream, authority *leases.Authority) *console.Console {
+// A consoled is the PostgreSQL that a console asks: *upstream, *fencing.Store.
+type consoled interface {
+	console.Marks
+	console.Roles
+	// Database is the one of the proxy's own DSN.
+	Database() string
+}
+
+// newConsole is that of a server, its PostgreSQL, its etcd and what it runs in.
+func newConsole(server *proxy.Server, db consoled, authority *leases.Authority, program console.Program) *console.Console {
 	return &console.Console{
-		Server: server, Marks: u, Locks: etcdLocks{authority}, Roles: u, Program: p, Journal: server.Journal,
-		Version: programVersion(), Login: u.hosts[0].store.Database(),
+		Server: server, Marks: db, Locks: etcdLocks{authority}, Roles: db, Program: program, Journal: server.Journal,
+		Version: programVersion(), Login: db.Database(),
 	}
 }
+
+// Database is the same on all servers.
+func (u *upstream) Database() string { return u.hosts[0].store.Database() }
 
 // warnShadowed tells of a database that can't be reached because the console has its
 // name. Where that can't be asked there is more to tell than this.

@@ -15,10 +15,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/leases/embedded"
 	"github.com/fenceproxy/fenceproxy/proxy"
+	"github.com/fenceproxy/fenceproxy/proxy/console"
+	"github.com/fenceproxy/fenceproxy/proxy/live"
 	harness "github.com/fenceproxy/fenceproxy/testharness/command"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -47,7 +50,7 @@ next. Ctrl-C, or a terminal that closes, ends and removes all of it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stdout, stop := harness.Audience(cmd.Context(), cmd.OutOrStdout())
 			defer stop()
-			return c.run(ctx, stdout)
+			return c.run(ctx, stdout, cmd.Flags())
 		},
 	}
 	flags := cmd.Flags()
@@ -58,7 +61,7 @@ next. Ctrl-C, or a terminal that closes, ends and removes all of it.`,
 	return cmd
 }
 
-func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
+func (c *devCommand) run(ctx context.Context, stdout io.Writer, flags *pflag.FlagSet) (err error) {
 	s, err := stack.Start(ctx, stack.Options{
 		Postgres: postgres.Options{Port: int(c.postgresPort)},
 		EtcdAddr: c.etcdListen.String(),
@@ -91,7 +94,7 @@ func (c *devCommand) run(ctx context.Context, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	stop := c.show(s, p, adminPort)
+	stop := c.show(s, p, adminPort, flags)
 	defer func() { err = errors.Join(err, stop()) }()
 	p.Serve()
 	if _, err := io.WriteString(stdout, c.guide(s, p, adminPort)); err != nil {
@@ -119,15 +122,19 @@ func furnish(ctx context.Context, s *stack.Stack) error {
 	return err
 }
 
-// show answers on the admin port until the function that it returns is called, as
-// serve does.
-func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener) (stop func() error) {
+// show answers on the admin port until the function that it returns is called, and
+// has the proxy answer on its console, as serve does.
+func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener, flags *pflag.FlagSet) (stop func() error) {
 	registry := prometheus.NewRegistry()
 	logger := slog.New(slog.DiscardHandler)
 	p.Claimer.Observer = newClaimObserver(logger, registry, p.Server.Journal)
 	p.Server.Metrics = proxy.NewMetrics(registry)
 	registry.MustRegister(p.Server)
 	authority := leases.NewAuthority(s.Client)
+	program := devProgram{newServing(flags)}
+	program.gatherer = registry
+	p.Server.Console = newConsole(p.Server, p.Store, authority, program)
+	p.Server.Settings.Console = console.Settings{Database: console.DefaultDatabase, Admins: []string{stack.RoleApp}}
 	open := newAdminFlags()
 	admin := newAdmin(registry, open.newPage(p.Server, p.Store, authority, logger), nil, probe{"etcd", authority.Ping})
 	admin.count(registry)
@@ -139,12 +146,24 @@ func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener) (stop
 	}
 }
 
+// A devProgram is what dev tells on its console.
+type devProgram struct{ *serving }
+
+// errNoSettings: serve reads settings anew.
+var errNoSettings = errors.New("fenceproxy dev has its flags and no settings to read")
+
+// Reload has nothing to read.
+func (devProgram) Reload(context.Context) (live.Reloaded, error) {
+	return live.Reloaded{}, errNoSettings
+}
+
 // guide is what to paste into another terminal.
 func (c *devCommand) guide(s *stack.Stack, p *stack.Proxy, admin net.Listener) string {
 	return strings.NewReplacer(
 		"{fenceproxy}", shellQuote(ownCommand(os.Args[0])),
 		"{etcd}", s.Etcd.Endpoint(),
 		"{psql}", "psql "+shellQuote(s.ProxyDSN(p.Addr(), stack.RoleApp, devDatabase)),
+		"{console}", "psql "+shellQuote(s.ProxyDSN(p.Addr(), stack.RoleApp, console.DefaultDatabase)),
 		"{proxy}", p.Addr(),
 		"{admin}", admin.Addr().String(),
 		"{postgres}", s.Postgres.Addr(),
@@ -164,6 +183,14 @@ Hold a lock while psql runs; its session carries the lock's token:
 Be a holder of long ago, with token 1. This write is refused (LF001):
 
   PGOPTIONS='-c fence.key=order:8472 -c fence.token=1' {psql} -v VERBOSITY=verbose -c "UPDATE orders SET status = 'lost'"
+
+Take a lock with nothing but SQL. It is given back when the session ends:
+
+  {psql} -c "SELECT * FROM fence.acquire('order:8472', '30s')" -c "UPDATE orders SET status = 'sent'"
+
+Ask the proxy's console what was refused, and why (SHOW HELP tells the rest):
+
+  {console} -x -c "SHOW REJECTIONS"
 
 See a holder that is really paused: {fenceproxy} demo
 

@@ -36,21 +36,25 @@ func TestDev_Guide(t *testing.T) {
 	if page == nil {
 		t.Fatalf("got no address of the dashboard: %s", p.stdout.String())
 	}
-	wants := []string{"new", "UPDATE 1", "LF001: stale_token: order:8472 token 1"}
+	wants := []string{"new", "UPDATE 1", "LF001: stale_token: order:8472 token 1", "UPDATE 1", "LF001"}
 	if len(commands) != len(wants) {
 		t.Fatalf("got %d commands, want %d: %s", len(commands), len(wants), p.stdout.String())
 	}
 	for i, command := range commands {
 		pasted := exec.Command("sh", "-c", command)
 		pasted.Dir = t.TempDir()
-		out, _ := pasted.CombinedOutput() // the last one fails
+		out, _ := pasted.CombinedOutput() // a refused one fails
 		if !strings.Contains(string(out), wants[i]) {
 			t.Errorf("%s\ngot %s, want %q in it", command, out, wants[i])
 		}
 	}
+	asked := exec.Command("sh", "-c", strings.Replace(commands[len(commands)-1], "SHOW REJECTIONS", "RELOAD", 1))
+	if out, _ := asked.CombinedOutput(); !strings.Contains(string(out), "no settings to read") {
+		t.Errorf("RELOAD on the console: got %s", out)
+	}
 	poll.Until(t, "the dashboard has counted the refusal", func() bool {
 		_, body := fetch(t, http.DefaultClient, page[1]+"/api/state", "")
-		return strings.Contains(body, `"claims":1,"refused":`) && !strings.Contains(body, `"refused":0`)
+		return strings.Contains(body, `"claims":2,"refused":`) && !strings.Contains(body, `"refused":0`)
 	})
 	p.signal(syscall.SIGINT)
 	if code := p.wait(); code != 0 || !strings.Contains(p.stdout.String(), "Removed.") {

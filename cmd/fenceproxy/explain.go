@@ -84,6 +84,9 @@ func explainText(arg string, stdin io.Reader) ([]byte, error) {
 	if looksLikeCode.MatchString(arg) {
 		return nil, usagef("explain: there is no code %s: refusals have LF001 to LF009, and 3F000", arg)
 	}
+	if looksLikeState.MatchString(arg) {
+		return nil, usagef("explain: %s is no code of a refusal (LF001 to LF009, 3F000), but one of PostgreSQL's; docs/sql-locks.md has those of fence.acquire", arg)
+	}
 	if strings.HasSuffix(arg, ".sql") && !strings.ContainsAny(arg, " \t\n") {
 		return nil, usagef("explain: there is no file %q, and it is no SQL either", arg)
 	}

@@ -18,8 +18,15 @@ type explainedCode struct {
 	More  string `json:"more"`
 }
 
-// looksLikeCode matches what is no SQL, but somebody's idea of a code.
-var looksLikeCode = regexp.MustCompile(`^(?i)LF[0-9]\w*$`)
+// runbook is where those read on who have the program and not its source.
+const runbook = "https://github.com/fenceproxy/fenceproxy/blob/main/docs/runbook.md"
+
+// What is no SQL, but somebody's idea of a code, and what is one of PostgreSQL's:
+// SQLSTATEs have a digit among their five characters.
+var (
+	looksLikeCode  = regexp.MustCompile(`^(?i)LF[0-9]\w*$`)
+	looksLikeState = regexp.MustCompile(`^(?i)[0-9][0-9a-z]{4}$`)
+)
 
 // explainCode finds a code by itself or by its name, as messages and logs have it.
 func explainCode(word string) (explainedCode, bool) {
@@ -27,7 +34,7 @@ func explainCode(word string) (explainedCode, bool) {
 		code      fencing.Code
 		means, do string
 	}{
-		{fencing.CodeStale, "a higher token was accepted, or what else fencing says of stale ones", "stop; acquire the lock again"},
+		{fencing.CodeStale, "another holder has the lock: its higher token was accepted, or what else the policy fencing goes by", "stop; acquire the lock again"},
 		{fencing.CodeNotHolder, "etcd doesn't know the token as the current holder's", "send the holder's create revision"},
 		{fencing.CodeUnverified, "etcd can't be reached, so a new claim can't be verified", "retry"},
 		{fencing.CodeTokenRequired, "a write without a tag where one is required", "tag the session"},
@@ -40,7 +47,7 @@ func explainCode(word string) (explainedCode, bool) {
 	} {
 		code, name := string(c.code), c.code.Name()
 		if strings.EqualFold(word, code) || strings.EqualFold(word, name) {
-			return explainedCode{code, name, c.means, c.do, "docs/runbook.md#" + strings.ToLower(code) + "-" + name}, true
+			return explainedCode{code, name, c.means, c.do, runbook + "#" + strings.ToLower(code) + "-" + name}, true
 		}
 	}
 	return explainedCode{}, false

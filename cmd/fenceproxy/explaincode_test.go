@@ -21,7 +21,7 @@ func TestExplain_Codes(t *testing.T) {
 	}
 	for _, row := range rows {
 		want := explainedCode{Code: row[1], Name: row[2], Means: plain.ReplaceAllString(row[3], ""), Do: plain.ReplaceAllString(row[4], "")}
-		want.More = fmt.Sprintf("docs/runbook.md#%s-%s", strings.ToLower(want.Code), want.Name)
+		want.More = fmt.Sprintf("https://github.com/fenceproxy/fenceproxy/blob/main/docs/runbook.md#%s-%s", strings.ToLower(want.Code), want.Name)
 		for _, word := range []string{want.Code, strings.ToLower(want.Code), want.Name} {
 			out, err := command(t, "", "explain", word, "--json")
 			var got explainedCode
@@ -36,7 +36,7 @@ func TestExplain_Codes(t *testing.T) {
 	const want = `LF005  evicted
    means  a higher claim ended the session
    to do  stop
-   more   docs/runbook.md#lf005-evicted
+   more   https://github.com/fenceproxy/fenceproxy/blob/main/docs/runbook.md#lf005-evicted
 `
 	if got, err := command(t, "", "explain", "lf005"); err != nil || got != want {
 		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
@@ -44,6 +44,11 @@ func TestExplain_Codes(t *testing.T) {
 	for _, word := range []string{"lf01", "LF042", "LF1", "lf001x"} {
 		if _, err := command(t, "", "explain", word); err == nil || !strings.Contains(err.Error(), "LF001 to LF009") {
 			t.Errorf("%s: got %v, want which codes there are", word, err)
+		}
+	}
+	for _, word := range []string{"55P03", "57p03", "40001"} {
+		if _, err := command(t, "", "explain", word); err == nil || !strings.Contains(err.Error(), "PostgreSQL's") {
+			t.Errorf("%s: got %v, want whose code it is", word, err)
 		}
 	}
 	if got, err := command(t, "", "explain", "LF"); err != nil || !strings.Contains(got, "class") {

@@ -218,7 +218,7 @@ func (c *serveCommand) run(ctx context.Context, stderr io.Writer, r *reloader, h
 	if err := pingEtcd(ctx, authority); err != nil {
 		return err
 	}
-	server.Lender, server.Console = c.lender(etcd.client, registry), r.serving.console(server, upstream, authority)
+	server.Lender, server.Console = c.lender(etcd.client, registry), newConsole(server, upstream, authority, r.serving)
 	timed.Authority = authority
 	upstream.verifyBy(timed)
 	if len(policies.Rules) > 0 || policies.Default != (proxy.Policy{}) {
