@@ -122,6 +122,9 @@ func (s *session) tellRefusal(r wire.Report, where string) {
 	s.traceRefusal(r.Code)
 	s.srv.Metrics.Refusals.WithLabelValues(r.Code).Inc()
 	logger, tag := s.named(), s.shownTag()
+	if fencing.Code(r.Code).AboutLocks() {
+		tag = nil // it is about the lock that was asked for, which the message may name
+	}
 	if len(tag) == 1 {
 		logger = logger.With("key", tag[0].Key, "token", tag[0].Token)
 	}

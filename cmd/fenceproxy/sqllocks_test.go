@@ -147,3 +147,39 @@ func TestServe_SQLLocksEtcdAway(t *testing.T) {
 		t.Errorf("got rows %s, want 1", got)
 	}
 }
+
+// A call that is refused is about the lock that it asks for, and not told of the one that
+// the session has.
+func TestServe_SQLLocksRefusedCall(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s, "--sql-locks", "allow", "--stats-roles", stack.RoleApp)
+	conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"))
+	sqlLock(t, conn, "")
+	if _, err := conn.Exec(t.Context(), "SELECT fence.acquire('order:2', 'soon')"); code(err) != string(fencing.CodeBadArgument) {
+		t.Fatalf("got %v, want %s", err, fencing.CodeBadArgument)
+	}
+	if _, err := conn.Exec(t.Context(), "VACUUM"); code(err) != string(fencing.CodeNotFenceable) {
+		t.Fatalf("got %v, want %s", err, fencing.CodeNotFenceable)
+	}
+	watching := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "fenceproxy"))
+	refused, err := watching.Query(t.Context(), "SHOW REJECTIONS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]any{}
+	for refused.Next() {
+		row, err := pgx.RowToMap(refused)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[row["code"].(string)] = row["key"]
+	}
+	if refused.Err() != nil || len(keys) != 2 || keys["22023"] != nil || keys["LF007"] != "order:1" {
+		t.Errorf("got %v, %v, want no key of the call that was refused, and order:1 of the other", keys, refused.Err())
+	}
+	for line := range strings.Lines(p.Log()) {
+		if strings.Contains(line, `"code":"22023"`) && strings.Contains(line, "order:1") {
+			t.Errorf("got %s, want no word of order:1", line)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (c *Console) rejectionsView() view {
 			{"database", wire.TypeText, ""},
 			{"application_name", wire.TypeText, ""},
 			{"client", wire.TypeText, "address"},
-			{"key", wire.TypeText, "NULL: no tag, or one of several locks"},
+			{"key", wire.TypeText, "NULL: no tag, one of several locks, or a call of `fence.acquire` and its like, whose lock `reason` may name"},
 			{"token", wire.TypeInt8, "that was presented"},
 			{"superseded_by", wire.TypeInt8, "the higher token, if that was the reason"},
 			{"code", wire.TypeText, "SQLSTATE"},
