@@ -65,14 +65,24 @@ func unsupported(code uint32) string {
 	return fmt.Sprintf("unsupported frontend protocol %d.%d", code>>16, code&0xffff)
 }
 
-// maxRefusal bounds what is relayed of a refusal, in bytes.
-const maxRefusal = 8 << 10
+// The bounds of what PostgreSQL is asked to refuse.
+const (
+	maxRefusal  = 8 << 10 // what is relayed of a refusal, in bytes
+	maxRefusing = 16      // at the same time: these clients are none that MaxConnections counts
+)
 
 // refusedByPostgreSQL passes on a startup packet that PostgreSQL refuses, so
 // that the client hears that in PostgreSQL's words, and in the format of a
 // protocol that only PostgreSQL may remember. Nothing else is ever relayed:
-// where PostgreSQL doesn't refuse, the client is told otherwise.
+// where PostgreSQL doesn't refuse, or has others to refuse, the client is told
+// otherwise.
 func (s *session) refusedByPostgreSQL(packet []byte, otherwise string) error {
+	select {
+	case s.srv.refusing <- struct{}{}:
+		defer func() { <-s.srv.refusing }()
+	default:
+		return s.reject("0A000", otherwise, nil)
+	}
 	conn, err := s.srv.dial()
 	if err != nil {
 		return s.reject("08006", "fenceproxy cannot reach PostgreSQL", err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/proxy/scram"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/poll"
 )
 
 // A peer is one end of a connection, frame by frame.
@@ -187,6 +189,38 @@ func TestServer_SilentBackend(t *testing.T) {
 	if got, want := p.told(t), "0A000 unsupported frontend protocol 4.0: fenceproxy supports 3.x"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// Strangers have PostgreSQL refuse so many at a time and no more: whoever speaks
+// another protocol is counted by nothing else.
+func TestServer_RefusalsAtOnce(t *testing.T) {
+	const most = 16
+	hold := make(chan struct{})
+	var asked atomic.Int32
+	addr := before(t, fakeBackend(t, func(*peer) { asked.Add(1); <-hold }), func(s *proxy.Server) { s.DialTimeout = time.Hour })
+	const want = "0A000 unsupported frontend protocol 4.0: fenceproxy supports 3.x"
+	stranger := func() *peer {
+		p := dialPeer(t, addr)
+		p.startup(4<<16, "user\x00app\x00")
+		return p
+	}
+	var waiting []*peer
+	for range most {
+		waiting = append(waiting, stranger())
+	}
+	poll.Until(t, "all of them are with PostgreSQL", func() bool { return asked.Load() == most })
+	for range 3 {
+		if got := stranger().told(t); got != want {
+			t.Errorf("one more: got %q, want %q", got, want)
+		}
+	}
+	close(hold)
+	for _, p := range waiting {
+		if got := p.told(t); got != want {
+			t.Errorf("one who waited: got %q, want %q", got, want)
+		}
+	}
+	poll.Until(t, "another one is with PostgreSQL", func() bool { stranger().told(t); return asked.Load() > most })
 }
 
 // Where the proxy logs in for a client, a server that doesn't prove that it

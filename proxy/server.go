@@ -93,8 +93,9 @@ type Server struct {
 	handshaking handshaking
 	observer    observer
 
-	road    road
-	peering chan struct{} // holds a token for each cancel request that peers are asked about
+	road     road
+	peering  chan struct{} // holds a token for each cancel request that peers are asked about
+	refusing chan struct{} // and one for each client that PostgreSQL is to refuse
 
 	wg     sync.WaitGroup // sessions
 	late   sync.WaitGroup // what has come since draining, of which none becomes a session
@@ -127,6 +128,7 @@ func NewServer(upstream Upstream, claims Claims) *Server {
 		cancels:   keyring{},
 		holders:   map[lock]map[*session]struct{}{},
 		peering:   make(chan struct{}, maxPeering),
+		refusing:  make(chan struct{}, maxRefusing),
 		ctx:       ctx, cancel: cancel,
 	}
 }
