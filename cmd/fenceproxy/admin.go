@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,19 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/fenceproxy/fenceproxy/proxy/dashboard"
 )
-
-// probe is one thing that must answer for the proxy to be ready.
-type probe struct {
-	name  string
-	check func(context.Context) error
-}
-
-// readyTimeout bounds all probes of one question together, below the second
-// that Kubernetes gives a probe.
-const readyTimeout = 900 * time.Millisecond
 
 // maxAdminHeader bounds what is read of a request that nobody has vouched for.
 const maxAdminHeader = 16 << 10
@@ -37,13 +27,13 @@ const maxAdminHeader = 16 << 10
 // reached, and the proxy is not being drained), of which ?exclude=etcd leaves one out,
 // as Kubernetes' own servers have it.
 type admin struct {
-	probes   []probe
+	probes   []*probe
 	page     *dashboard.Dashboard
 	draining atomic.Bool
 	server   *http.Server
 }
 
-func newAdmin(registry *prometheus.Registry, page *dashboard.Dashboard, encrypted *tls.Config, probes ...probe) *admin {
+func newAdmin(registry *prometheus.Registry, page *dashboard.Dashboard, encrypted *tls.Config, probes ...*probe) *admin {
 	a := &admin{probes: probes, page: page}
 	gate := page.Gate
 	mux := http.NewServeMux()
@@ -80,6 +70,9 @@ func (a *admin) serve(ln net.Listener) error {
 func (a *admin) close() {
 	a.page.Close()
 	_ = a.server.Close()
+	for _, p := range a.probes {
+		p.close()
+	}
 }
 
 func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
@@ -98,17 +91,21 @@ func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "draining", http.StatusServiceUnavailable)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-	defer cancel()
-	for _, p := range a.probes {
-		if slices.Contains(excluded, p.name) {
+	answers := make([]<-chan singleflight.Result, len(a.probes))
+	for i, p := range a.probes {
+		if !slices.Contains(excluded, p.name) {
+			answers[i] = p.ask()
+		}
+	}
+	for i, p := range a.probes {
+		if answers[i] == nil {
 			continue
 		}
-		if err := p.check(ctx); err != nil {
+		if answer := <-answers[i]; answer.Err != nil {
 			why := p.name + " doesn't answer"
 			if a.page.Gate.Admits(r) { // it may name addresses
 				// Some errors begin with the name themselves.
-				why = p.name + ": " + strings.TrimPrefix(err.Error(), p.name+" ")
+				why = p.name + ": " + strings.TrimPrefix(answer.Err.Error(), p.name+" ")
 			}
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return

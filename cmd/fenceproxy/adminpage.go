@@ -35,7 +35,7 @@ func (c *serveCommand) newAdmin(registry *prometheus.Registry, u *upstream, auth
 	if encrypted == nil && c.admin.listen.exposed() {
 		logger.Warn("the admin port doesn't encrypt: whoever is on the network before it can read its token; admin_tls_cert and admin_tls_key mend that")
 	}
-	a := newAdmin(registry, c.admin.newPage(u.server, u, authority, logger), encrypted, probe{"upstream", u.ping}, probe{"etcd", authority.Ping})
+	a := newAdmin(registry, c.admin.newPage(u.server, u, authority, logger), encrypted, newProbe("upstream", u.ping), newProbe("etcd", authority.Ping))
 	a.count(registry)
 	return a, nil
 }

@@ -136,7 +136,7 @@ func (c *devCommand) show(s *stack.Stack, p *stack.Proxy, ln net.Listener, flags
 	p.Server.Console = newConsole(p.Server, p.Store, authority, program)
 	p.Server.Settings.Console = console.Settings{Database: console.DefaultDatabase, Admins: []string{stack.RoleApp}}
 	open := newAdminFlags()
-	admin := newAdmin(registry, open.newPage(p.Server, p.Store, authority, logger), nil, probe{"etcd", authority.Ping})
+	admin := newAdmin(registry, open.newPage(p.Server, p.Store, authority, logger), nil, newProbe("etcd", authority.Ping))
 	admin.count(registry)
 	served := make(chan error, 1)
 	go func() { served <- admin.serve(ln) }()
