@@ -194,6 +194,27 @@ func TestServe_AdminTLS(t *testing.T) {
 	}
 }
 
+// Whatever is asked for, no browser takes the answer for something else, keeps it, or
+// shows it in a page from elsewhere.
+func TestServe_AdminHeaders(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s)
+	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/api/state", "/page/app.js", "/nothing"} {
+		resp, err := http.Get("http://" + p.Admin + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := resp.Header.Get(name); got != want {
+				t.Errorf("%s: got %s: %q, want %q", path, name, got, want)
+			}
+		}
+	}
+}
+
 // The dashboard tells of a real lock: who holds it, for how long, and its claim.
 func TestServe_Dashboard(t *testing.T) {
 	s := stack.New(t, "app")

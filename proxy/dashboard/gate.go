@@ -63,6 +63,7 @@ func (v verdict) String() string {
 // Protect lets only requests through that may see everything.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		harden(w.Header())
 		if v := g.judge(r); v != admitted {
 			g.refuse(w, r, v)
 			return
@@ -75,6 +76,7 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 // from elsewhere may have a browser ask for it again and again.
 func (g *Gate) ProtectProbe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		harden(w.Header())
 		if fromElsewhere(r) {
 			g.refuse(w, r, foreign)
 			return
@@ -170,7 +172,6 @@ func equal(a, b string) bool {
 }
 
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, v verdict) {
-	harden(w.Header())
 	switch v {
 	case foreign:
 		http.Error(w, "A page from elsewhere may not ask for this.", http.StatusForbidden)
