@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,10 +103,23 @@ func origin(flags *pflag.FlagSet, name string) string {
 	return "--" + name
 }
 
-// badValue words a value that a flag doesn't take. What may be a URL with a password,
-// or with a key in its query, isn't told.
+// mayHoldSecret reports whether a text may be a URL or a DSN with a password, or with a
+// key in its query.
+func mayHoldSecret(text string) bool {
+	return strings.ContainsAny(text, "@?") || strings.Contains(strings.ToLower(text), "password")
+}
+
+// quotedArg is a text of the command line as an error repeats it.
+func quotedArg(text string) string {
+	if mayHoldSecret(text) {
+		return hidden
+	}
+	return strconv.Quote(text)
+}
+
+// badValue words a value that a flag doesn't take.
 func badValue(f *pflag.Flag, value, where string, cause error) error {
-	if slices.Contains(secretFlags, f.Name) || strings.ContainsAny(value, "@?") {
+	if slices.Contains(secretFlags, f.Name) || mayHoldSecret(value) {
 		return usagef("%s: bad value: %v", where, cause)
 	}
 	return usagef("%s: bad value %q: %v", where, value, cause)

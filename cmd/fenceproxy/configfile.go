@@ -63,9 +63,13 @@ func (s *settingsFile) read(found *faults) {
 	}
 }
 
-// syntaxError puts the line behind the file's name, as other errors have it.
+// syntaxError puts the line behind the file's name, as other errors have it. The
+// library's words for an alias without its anchor repeat it, and it can be a password.
 func syntaxError(path string, err error) error {
 	why := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.HasPrefix(why, "unknown anchor") {
+		return usagef("%s: a value that begins with * must stand in quotes", path)
+	}
 	line := 1 // where the library names none
 	if n, _ := fmt.Sscanf(why, "line %d:", &line); n == 1 {
 		_, why, _ = strings.Cut(why, ": ")

@@ -34,6 +34,7 @@ type dsnHost struct {
 }
 
 func (d *dsn) Set(text string) error {
+	text = strings.TrimRight(text, "\r\n") // as of a secret
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
 		return explainDSN(text, err)

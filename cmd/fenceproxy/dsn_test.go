@@ -41,6 +41,7 @@ func TestDSN_Set(t *testing.T) {
 		hosts []string
 	}{
 		"one":            {"postgres://u@h/app?sslmode=disable", false, []string{"h:5432 0s tcp:h:5432"}},
+		"a line":         {"postgres://u@h/app?sslmode=disable\n", false, []string{"h:5432 0s tcp:h:5432"}},
 		"one, asked":     {"postgres://u@h/app?sslmode=disable&target_session_attrs=read-write", true, []string{"h:5432 0s tcp:h:5432"}},
 		"several":        {"postgres://u@a,b:5433/app?sslmode=disable", true, []string{"a:5432 2s tcp:a:5432", "b:5433 2s tcp:b:5433"}},
 		"any":            {"host=a,b sslmode=disable target_session_attrs=any", false, []string{"a:5432 2s tcp:a:5432", "b:5432 2s tcp:b:5432"}},

@@ -29,5 +29,5 @@ func unknownCommand(root *cobra.Command, name string) error {
 			known = append(known, cmd.Name())
 		}
 	}
-	return usagef("unknown command %q%s", name, withList(didYouMean(name, known, asItIs), "fenceproxy --help lists them"))
+	return usagef("unknown command %s%s", quotedArg(name), withList(didYouMean(name, known, asItIs), "fenceproxy --help lists them"))
 }

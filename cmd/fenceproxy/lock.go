@@ -91,7 +91,7 @@ func (c *lockCommand) parseArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0 || dash == 0:
 		return usagef("lock: KEY is missing")
 	case dash < 0 && len(args) > 1, dash > 1:
-		return usagef("lock: unexpected argument %q; the command stands after --", args[1])
+		return usagef("lock: unexpected argument %s; the command stands after --", quotedArg(args[1]))
 	case len(args) == 1:
 		return usagef("lock: CMD is missing; it stands after --")
 	}

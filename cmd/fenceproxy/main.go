@@ -110,7 +110,7 @@ func exitCode(err error, stderr io.Writer) int {
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > len(names) {
-			return usagef("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
+			return usagef("%s: unexpected argument %s", cmd.CommandPath(), quotedArg(args[len(names)]))
 		}
 		if len(args) < len(names) {
 			return usagef("%s: %s is missing", cmd.CommandPath(), names[len(args)])

@@ -41,13 +41,21 @@ func (p *password) Set(string) error {
 	return errors.New("on the command line everybody could read it: name a file that has it, or use the variable or the file of settings")
 }
 
-// setHidden is Set from a variable or a file.
+// setHidden is Set from a variable or the file of settings.
 func (p *password) setHidden(text string) error {
-	if text == "" {
-		return errors.New("it is empty")
+	line, ok := oneSecret(text)
+	if !ok {
+		return errors.New("it is empty, or more than one line")
 	}
-	p.text = &text
+	p.text = &line
 	return nil
+}
+
+// oneSecret is the secret in a text, if that is one line. What ends the line isn't part
+// of it: editors and Kubernetes' Secrets put a newline behind.
+func oneSecret(text string) (line string, ok bool) {
+	line = strings.TrimRight(text, "\r\n")
+	return line, line != "" && !strings.ContainsAny(line, "\r\n")
 }
 
 func (p *password) String() string { return "" }
@@ -85,8 +93,7 @@ func (f *passwordFlags) check() error {
 	return err
 }
 
-// read returns the password, empty if none was given. What ends its line isn't
-// part of it.
+// read returns the password, empty if none was given.
 func (f *passwordFlags) read() (secret, error) {
 	if f.file == "" {
 		return f.text.secret, nil
@@ -95,8 +102,8 @@ func (f *passwordFlags) read() (secret, error) {
 	if err != nil {
 		return secret{}, usagef("--%s-file: %v", f.name, err)
 	}
-	line := strings.TrimRight(string(text), "\r\n")
-	if line == "" || strings.ContainsAny(line, "\r\n") {
+	line, ok := oneSecret(string(text))
+	if !ok {
 		return secret{}, usagef("--%s-file %s: one line with the password is expected", f.name, f.file)
 	}
 	return secret{&line}, nil

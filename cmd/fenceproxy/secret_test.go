@@ -90,6 +90,10 @@ func TestRun_HidesSecrets(t *testing.T) {
 		"no user":             {[]string{"FENCEPROXY_ETCD_PASSWORD=" + canary}, []string{"lock", "k", "--etcd", "http://127.0.0.1:1", "--", "true"}, "needs --etcd-user"},
 		"etcd away":           {[]string{"FENCEPROXY_ETCD_PASSWORD=" + canary}, []string{"lock", "k", "--etcd", "http://127.0.0.1:1", "--etcd-user", "u", "--", "true"}, "--etcd: "},
 		"in a file":           {nil, []string{"serve", "--check-config", "--config", config}, "claim_timeout: bad value"},
+		"an argument":         {nil, []string{"serve", "postgres://u:" + canary + "@h/app"}, "unexpected argument (hidden)"},
+		"an argument, words":  {nil, []string{"init", "host=h password=" + canary}, "unexpected argument (hidden)"},
+		"a command":           {nil, []string{"postgres://u:" + canary + "@h/app"}, "unknown command (hidden)"},
+		"before --":           {nil, []string{"lock", "k", "postgres://u:" + canary + "@h/app"}, "lock: unexpected argument (hidden)"},
 		"a variable's name":   {[]string{"FENCEPROXY_ETCD_PASWORD=" + canary}, []string{"serve", "--check-config"}, "did you mean FENCEPROXY_ETCD_PASSWORD?"},
 	} {
 		t.Run(name, func(t *testing.T) {
