@@ -241,30 +241,62 @@ func (s *session) renew(key string) (grant, *fencing.Error) {
 		}
 	}
 	ctx, done := s.beginClaim()
-	next, err := s.srv.Lender.Renew(ctx, loan)
-	broken := context.Cause(ctx)
-	done()
-	if err != nil {
-		refused := notLent(broken, err)
-		if refused.Code == fencing.CodeStale {
-			s.mu.Lock()
-			delete(s.loans, key)
-			s.mu.Unlock()
-			s.tellLost(loan)
-		}
+	defer done()
+	next, refused := s.prolong(ctx, loan)
+	if refused != nil {
 		return grant{}, refused
 	}
-	s.mu.Lock()
-	s.loans[key] = next
-	s.mu.Unlock()
 	return newGrant(granted{Do: sqlrewrite.RenewLock.String(), Key: key, Token: next.Token, Left: left(next)}), nil
+}
+
+// prolong renews a lock of the session's; one that is lost is its no more.
+func (s *session) prolong(ctx context.Context, loan fencing.Loan) (fencing.Loan, *fencing.Error) {
+	next, err := s.srv.Lender.Renew(ctx, loan)
+	if err == nil {
+		s.mu.Lock()
+		s.loans[loan.Key] = next
+		s.mu.Unlock()
+		return next, nil
+	}
+	refused := notLent(context.Cause(ctx), err)
+	if refused.Code == fencing.CodeStale {
+		s.mu.Lock()
+		delete(s.loans, loan.Key)
+		s.mu.Unlock()
+		s.tellLost(loan)
+	}
+	return loan, refused
+}
+
+// holds asks etcd whether a lock is the session's up to now; while etcd is away the
+// clock tells. The error is that of a cancel request.
+func (s *session) holds(key string) (bool, *fencing.Error) {
+	s.mu.Lock()
+	loan, has := s.loans[key]
+	s.mu.Unlock()
+	if !has {
+		return false, nil
+	}
+	ctx, done := s.beginClaim()
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
+	defer cancel()
+	switch _, refused := s.prolong(ctx, loan); {
+	case refused == nil:
+		return true, nil
+	case refused.Code == fencing.CodeStale:
+		return false, nil
+	case refused.Code == fencing.CodeUnverified:
+		return time.Now().Before(loan.Until), nil
+	default:
+		return false, refused
+	}
 }
 
 // release takes a lock out of the tag; it is given back when PostgreSQL has
 // carried that out.
 func (s *session) release(key string) ([]sqlrewrite.Setting, grant, *fencing.Error) {
 	s.mu.Lock()
-	loan, has := s.loans[key]
 	tokens, err := withLock(s.mirror.now.tokens, key, 0)
 	changed := tokens != s.mirror.now.tokens
 	unsure := s.mirror.unsure
@@ -275,7 +307,11 @@ func (s *session) release(key string) ([]sqlrewrite.Setting, grant, *fencing.Err
 	case unsure:
 		return nil, grant{}, fencing.Refuse(fencing.CodeUnverified, "fence.release was sent before the answer to what may have changed the tag").With("", "Wait for it, and retry.")
 	}
-	g := granted{Do: sqlrewrite.ReleaseLock.String(), Key: key, Held: has && time.Now().Before(loan.Until)}
+	held, refused := s.holds(key)
+	if refused != nil {
+		return nil, grant{}, refused
+	}
+	g := granted{Do: sqlrewrite.ReleaseLock.String(), Key: key, Held: held}
 	if !changed {
 		return nil, newGrant(g), nil
 	}

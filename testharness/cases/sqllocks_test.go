@@ -145,6 +145,54 @@ func TestSQLLocks_Renew(t *testing.T) {
 	r.wantLocks(0)
 }
 
+// A lock that was lost behind the session's back is not told to have been held, and
+// nothing of anybody else's is given back.
+func TestSQLLocks_ReleaseLost(t *testing.T) {
+	r := newRig(t)
+	for name, lose := range map[string]func(key string, lease clientv3.LeaseID) (left int, err error){
+		"deleted": func(key string, _ clientv3.LeaseID) (int, error) {
+			_, err := r.Client.Delete(context.Background(), key)
+			return 0, err
+		},
+		"revoked": func(_ string, lease clientv3.LeaseID) (int, error) {
+			_, err := r.Client.Revoke(context.Background(), lease)
+			return 0, err
+		},
+		"another's by now": func(key string, _ clientv3.LeaseID) (int, error) {
+			_, err := r.Client.Delete(context.Background(), key)
+			if err == nil {
+				_, err = r.Client.Put(context.Background(), key, "")
+			}
+			return 1, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := r.on(t)
+			conn := r.session(r.first)
+			acquire(t, conn, "'k', '5min'")
+			resp, err := r.Client.Get(t.Context(), leases.DefaultPrefix, clientv3.WithPrefix())
+			if err != nil || len(resp.Kvs) != 1 {
+				t.Fatalf("got %v, %v, want one lock", resp, err)
+			}
+			key := string(resp.Kvs[0].Key)
+			left, err := lose(key, clientv3.LeaseID(resp.Kvs[0].Lease))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if released(t, conn, "k") {
+				t.Error("release: got true, want false")
+			}
+			r.wantLocks(left)
+			if got := text(t, conn, "SHOW fence.tokens"); got != "" {
+				t.Errorf("the tag afterwards: got %q, want none", got)
+			}
+			if _, err := r.Client.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 func TestSQLLocks_Several(t *testing.T) {
 	r := newRig(t)
 	conn := r.session(r.first)
