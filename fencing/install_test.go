@@ -101,6 +101,24 @@ func newer(t *testing.T, step string) fs.FS {
 	return files
 }
 
+// What a database in any encoding takes, and what its clients in any can be told.
+func TestSchemaFiles_ASCII(t *testing.T) {
+	own := fencing.SchemaFiles()
+	names, err := fs.Glob(own, "schema/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(own, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := strings.IndexFunc(string(text), func(r rune) bool { return r > 0x7F }); at >= 0 {
+			t.Errorf("%s: byte %d is no ASCII", name, at)
+		}
+	}
+}
+
 func TestInstall_Upgrade(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -42,6 +42,9 @@ func (d *dsn) Set(text string) error {
 	if way := config.ConnConfig.SSLNegotiation; !slices.Contains([]string{"", "postgres", "direct"}, way) {
 		return errors.New("sslnegotiation: one of postgres, direct is expected")
 	}
+	// Keys are UTF-8, and so is what the driver writes into texts, whatever the
+	// database's encoding is.
+	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	hostaddrs, err := takeOwnKeys(config.ConnConfig.RuntimeParams)
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
 )
 
@@ -28,6 +30,41 @@ func TestInit(t *testing.T) {
 	}
 	// What init has installed is what serve asks for.
 	serveOn(t, s)
+}
+
+// A database needn't be in UTF-8, and what the proxy says of it is told to clients that
+// aren't.
+func TestInit_OtherEncodings(t *testing.T) {
+	s := stack.New(t)
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		t.Run(encoding, func(t *testing.T) {
+			database := "in_" + strings.ToLower(encoding)
+			super := open(t, s.DSN("postgres", "postgres"))
+			exec1(t, super, "CREATE DATABASE "+database+" TEMPLATE template0 LOCALE 'C' ENCODING '"+encoding+"'")
+			exec1(t, super, "GRANT CREATE ON DATABASE "+database+" TO "+stack.RoleFence)
+			exec1(t, open(t, s.DSN("postgres", database)), "GRANT CREATE ON SCHEMA public TO "+stack.RoleApp)
+			upstream := "FENCEPROXY_UPSTREAM=" + s.DSN(stack.RoleFence, database)
+			if code, stdout, stderr := program(t, []string{upstream}, "init"); code != 0 {
+				t.Fatalf("init: got exit %d, %q, %q", code, stdout, stderr)
+			}
+			t.Setenv(asProgram, "1")
+			p, err := s.StartProcess(t.Context(), database, []string{os.Args[0]}, "--sql-locks", "allow")
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, database), "client_encoding", "LATIN1")
+			if _, err := conn.Exec(t.Context(), "SELECT token + 1 FROM fence.acquire($1)", pgx.QueryExecModeExec, "k"); code(err) != "LF007" {
+				t.Errorf("a call that can't be served: got %v, want LF007", err)
+			}
+			exec1(t, conn, "CREATE TABLE t (i int)")
+			if _, err := conn.Exec(t.Context(), "SELECT fence.acquire($1)", pgx.QueryExecModeExec, "of "+encoding); err != nil {
+				t.Errorf("acquire: %v", err)
+			}
+			if _, err := conn.Exec(t.Context(), "INSERT INTO t VALUES (1)", pgx.QueryExecModeExec); err != nil {
+				t.Errorf("write: %v", err)
+			}
+		})
+	}
 }
 
 // breakSchema makes a database whose schema fence has lost its marks.

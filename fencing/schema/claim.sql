@@ -75,7 +75,7 @@ $$;
 --
 -- The UPDATE waits for the share locks of running checked transactions. That
 -- wait is the barrier: when this function's transaction has committed, none
--- with a lower token can commit any more. INSERT … ON CONFLICT DO UPDATE would
+-- with a lower token can commit any more. INSERT ... ON CONFLICT DO UPDATE would
 -- lock the row, and so wait, where nothing is to be raised.
 CREATE OR REPLACE FUNCTION fence.claim(
     p_key text, p_token bigint, p_lock_key text, p_cluster text, p_revision bigint, p_epoch integer, p_by text,

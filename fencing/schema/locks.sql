@@ -76,6 +76,6 @@ BEGIN
         MESSAGE = format('not_fenceable: fence.%s was not called by a statement of its own through fenceproxy', p_do),
         DETAIL = 'The lock is taken and given back by the proxy, which reads the statement. It sees no call on a direct connection, '
             'in a function, DO, EXECUTE, a cursor or a larger query, nor beside other statements in one text.',
-        HINT = format('Connect through fenceproxy and send SELECT * FROM fence.%s(…) alone, with constants or parameters of type text.', p_do);
+        HINT = format('Connect through fenceproxy and send SELECT * FROM fence.%s(...) alone, with constants or parameters of type text.', p_do);
 END
 $$;
