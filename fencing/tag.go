@@ -20,6 +20,10 @@ const (
 // entry of the table of marks (a third of a page, nbtree's BTMaxItemSize).
 const MaxKeyLen = 2048
 
+// MaxPairs bounds how many locks a tag names. Each of them is claimed, and compared
+// with those of the tag before.
+const MaxPairs = 1000
+
 // A Pair is one lock that a session says it holds.
 type Pair struct {
 	Key   string
@@ -90,6 +94,9 @@ func parseTokens(pairs map[string]Token, text string) error {
 		}
 		if err := add(pairs, SettingTokens, name.(string), t); err != nil {
 			return err
+		}
+		if len(pairs) > MaxPairs {
+			return malformed("%s names over %d keys", SettingTokens, MaxPairs)
 		}
 	}
 	if _, err := dec.Token(); err != nil {
