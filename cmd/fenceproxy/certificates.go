@@ -49,6 +49,8 @@ func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
 		return proxy.ClientTLS{}, f.unused()
 	case mode == proxy.TLSDisable:
 		return proxy.ClientTLS{}, nil
+	case mode != proxy.TLSRequire && f.ca != "":
+		return proxy.ClientTLS{}, errUnproven
 	case f.cert == "" || f.key == "":
 		return proxy.ClientTLS{}, usagef("--client-tls %s needs --client-tls-cert and --client-tls-key", f.mode.value)
 	}
@@ -59,13 +61,19 @@ func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
 	return proxy.ClientTLS{Mode: mode, Config: c.current}, nil
 }
 
+// errUnproven: a certificate is asked for, and who doesn't encrypt would get in without.
+var errUnproven = usagef("--client-tls-ca needs --client-tls require: a client that doesn't encrypt shows no certificate")
+
 // unused names the files that are of no use.
 func (f *clientTLSFlags) unused() error {
 	var found faults
-	for _, s := range [...]struct{ flag, file string }{{"cert", f.cert}, {"key", f.key}, {"ca", f.ca}} {
+	for _, s := range [...]struct{ flag, file string }{{"cert", f.cert}, {"key", f.key}} {
 		if s.file != "" {
 			found.add(usagef("--client-tls-%s needs --client-tls allow or require", s.flag))
 		}
+	}
+	if f.ca != "" {
+		found.add(errUnproven)
 	}
 	return found.err()
 }

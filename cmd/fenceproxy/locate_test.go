@@ -33,7 +33,7 @@ func TestCheckConfig_Located(t *testing.T) {
 		"halves": {[]string{"FENCEPROXY_ETCD_CERT=/nowhere/c"}, "upstream: postgres://u@127.0.0.1/app\netcd: http://127.0.0.1:1\nclient_tls_ca: /nowhere\nlock_prefix: a\n", []string{
 			`CONFIG:4: lock_prefix: "a" must end in /`,
 			"FENCEPROXY_ETCD_CERT and --etcd-key need each other",
-			"CONFIG:3: client_tls_ca needs --client-tls allow or require",
+			"CONFIG:3: client_tls_ca needs --client-tls require: a client that doesn't encrypt shows no certificate",
 		}},
 		"rules": {nil, "upstream: postgres://u@127.0.0.1/app\nembed_etcd: x\npolicies:\n  - {role: a, fencing: live}\n  - rolle: b\n    fencing: alive\n  - {role: c}\n", []string{
 			"CONFIG:5: policies: rule 2: rolle: no such setting; did you mean role?",
@@ -65,7 +65,7 @@ func TestServe_ReloadLocated(t *testing.T) {
 	s := newServed(t)
 	p := serveReloading(t, s, "max_connections: 0\n")
 	p.reload("auth_file: /nowhere\nclient_tls_ca: /nowhere\n", notReloaded)
-	for _, want := range []string{"fence.yaml:1: auth_file needs --client-tls allow or require", "fence.yaml:2: client_tls_ca needs --client-tls allow or require"} {
+	for _, want := range []string{"fence.yaml:1: auth_file needs --client-tls allow or require", "fence.yaml:2: client_tls_ca needs --client-tls require"} {
 		if !strings.Contains(p.Log(), want) {
 			t.Errorf("the log lacks %q", want)
 		}

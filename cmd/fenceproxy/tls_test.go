@@ -78,7 +78,8 @@ func TestServe_ClientTLSErrors(t *testing.T) {
 		{[]string{"--client-tls", "require"}, 2, "--client-tls-cert"},
 		{[]string{"--client-tls-cert", cert}, 2, "--client-tls allow or require"},
 		{[]string{"--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", empty}, 1, "--client-tls-key"},
-		{[]string{"--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", key, "--client-tls-ca", empty}, 1, "--client-tls-ca"},
+		{[]string{"--client-tls", "require", "--client-tls-cert", cert, "--client-tls-key", key, "--client-tls-ca", empty}, 1, "--client-tls-ca"},
+		{[]string{"--client-tls", "allow", "--client-tls-cert", cert, "--client-tls-key", key, "--client-tls-ca", cert}, 2, "--client-tls-ca needs --client-tls require"},
 	} {
 		code, _, stderr := program(t, nil, append([]string{"serve", "--upstream", "postgres://fence@127.0.0.1:1/app", "--etcd", "http://127.0.0.1:1"}, c.flags...)...)
 		if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(stderr), "\n") > 1 {
