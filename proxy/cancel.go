@@ -99,7 +99,7 @@ func (s *session) cancel(key []byte) {
 	if err == nil {
 		life, leave := s.untilReplied()
 		defer leave()
-		err = handCancel(life, conn, wire.CodeCancel, key)
+		_, err = handCancel(life, conn, wire.CodeCancel, key) // any end is one
 	}
 	if err != nil && !errors.Is(err, context.Canceled) { // else the session has ended, and what ran with it
 		s.logger().Warn("deliver cancel request", "error", err)
@@ -126,18 +126,19 @@ func (s *session) untilReplied() (ctx context.Context, leave func()) {
 // handCancel sends a cancel request and waits until the server has closed the
 // connection: PostgreSQL does so when the signal is sent, and a backend that has
 // got it idle has forgotten it before it reads its next request (postgres.c,
-// ProcessInterrupts while DoingCommandRead). It closes conn.
-func handCancel(ctx context.Context, conn net.Conn, code uint32, key []byte) error {
+// ProcessInterrupts while DoingCommandRead). It closes conn, and tells
+// how that ended.
+func handCancel(ctx context.Context, conn net.Conn, code uint32, key []byte) (end, err error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	packet := binary.BigEndian.AppendUint32(nil, uint32(8+len(key)))
 	packet = append(binary.BigEndian.AppendUint32(packet, code), key...)
 	if _, err := conn.Write(packet); err != nil {
-		return err
+		return nil, err
 	}
-	_, _ = conn.Read(make([]byte, 1)) // any end is one; a server that answers has refused
-	return ctx.Err()
+	_, end = conn.Read(make([]byte, 1)) // nil: a server that answers has refused
+	return end, ctx.Err()
 }
 
 // A delivery counts the cancel requests that are on their way to a session's

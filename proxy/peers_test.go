@@ -36,6 +36,28 @@ func (s *stack) peers(n int, set func(*proxy.Server)) []string {
 	return addrs
 }
 
+// Peers that ask clients for a certificate ask each other, and take a cancel request
+// also from one whose own isn't of these authorities.
+func TestServer_CancelPeersCertificates(t *testing.T) {
+	s := newStack(t, 0)
+	ca, another := certs.New(t), certs.New(t)
+	for name, own := range map[string]*certs.Authority{"of the same authorities": ca, "of others": another} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(name+", "+tls.VersionName(version), func(t *testing.T) {
+				shown := &tls.Config{
+					Certificates: []tls.Certificate{own.Leaf("proxy")}, ClientCAs: ca.Pool, ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: version,
+				}
+				addrs := s.peers(2, func(server *proxy.Server) {
+					server.TLS = proxy.ClientTLS{Mode: proxy.TLSRequire, Config: func() *tls.Config { return shown }}
+				})
+				s.cancelFrom(addrs, "sslmode=disable", &tls.Config{
+					RootCAs: own.Pool, ServerName: "127.0.0.1", Certificates: []tls.Certificate{ca.Leaf("client")},
+				})
+			})
+		}
+	}
+}
+
 // A cancel request finds its session at whichever proxy it is, plain or over
 // TLS, with keys of both protocols, and hits no other.
 func TestServer_CancelPeers(t *testing.T) {
