@@ -52,7 +52,8 @@ func (d *Dashboard) lookUp(ctx context.Context, keys []live.Key) known {
 	if l.asking.TryLock() {
 		defer l.asking.Unlock()
 		if due := l.due(keys); len(due) > 0 {
-			ctx, cancel := context.WithTimeout(ctx, lookWithin)
+			// All will be told what it finds, also when the one who asks has gone.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookWithin)
 			defer cancel()
 			l.learn(d.ask(ctx, due))
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -37,10 +38,10 @@ func (w *world) LiveSessions() []live.Session {
 
 func (w *world) GrantListing() string { return "GRANT it" }
 
-func (w *world) MarksOf(_ context.Context, database string, keys []string) (all []fencing.ListedMark, err error) {
+func (w *world) MarksOf(ctx context.Context, database string, keys []string) (all []fencing.ListedMark, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := errors.Join(w.failed, w.listed); err != nil {
+	if err := errors.Join(ctx.Err(), w.failed, w.listed); err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
@@ -51,7 +52,7 @@ func (w *world) MarksOf(_ context.Context, database string, keys []string) (all 
 	return all, nil
 }
 
-func (w *world) HeldLocks(_ context.Context, keys []string) (all []live.Lock, err error) {
+func (w *world) HeldLocks(ctx context.Context, keys []string) (all []live.Lock, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
@@ -64,7 +65,7 @@ func (w *world) HeldLocks(_ context.Context, keys []string) (all []live.Lock, er
 			all = append(all, l)
 		}
 	}
-	return all, w.failed
+	return all, errors.Join(ctx.Err(), w.failed)
 }
 
 func (w *world) dashboard() *dashboard.Dashboard {
@@ -168,6 +169,18 @@ func TestDashboard_Faults(t *testing.T) {
 				t.Errorf("got %+v, want it %s", s.Keys, c.standing)
 			}
 		})
+	}
+}
+
+// A page that is closed while it asks leaves no fault for the others.
+func TestDashboard_AskerGone(t *testing.T) {
+	w := &world{sessions: []live.Session{tagged(1, "k", 5)}, marks: map[string]fencing.Token{"k": 5}, locks: map[string]live.Lock{"k": {Token: 5}}}
+	d := w.dashboard()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	d.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "http://127.0.0.1/api/state", nil).WithContext(gone))
+	if s := stateOf(t, d, ""); s.Marks+s.Locks != "" || s.Keys[0].Standing != "holder" {
+		t.Errorf("got %q, %q, %+v, want what there is", s.Marks, s.Locks, s.Keys)
 	}
 }
 
