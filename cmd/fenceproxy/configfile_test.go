@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"slices"
@@ -67,6 +68,29 @@ func TestDeploy_SettingsFile(t *testing.T) {
 	for name, file := range map[string]string{"as it stands": string(text), "all of it": uncommented.String()} {
 		if _, err := configured(t, nil, file); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The chart's settings become a ConfigMap, which isn't for secrets.
+func TestDeploy_ChartRefusesSecrets(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/helm/fenceproxy/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties struct {
+			Settings struct {
+				Properties map[string]struct{ Not *struct{} }
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range secretFlags {
+		if schema.Properties.Settings.Properties[fileKey(name)].Not == nil {
+			t.Errorf("values.schema.json takes %s", fileKey(name))
 		}
 	}
 }
