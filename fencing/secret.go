@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -13,6 +14,9 @@ import (
 // Store's role needs SELECT on those columns, which managed services don't
 // give; then it is an error.
 func (s *Store) RoleSecret(ctx context.Context, role string) (string, error) {
+	if !utf8.ValidString(role) {
+		return "", nil // PostgreSQL would call the question an error, which any stranger could cause
+	}
 	var secret *string
 	err := s.reader(s.Database()).QueryRow(ctx, "SELECT rolpassword FROM pg_authid WHERE rolname = $1", role).Scan(&secret)
 	switch {

@@ -49,3 +49,19 @@ func TestStore_MockKey(t *testing.T) {
 		t.Errorf("after an upgrade: got %x, %v, want another key than %x", another, err, first)
 	}
 }
+
+// A name that no role can have is one of an unknown role.
+func TestStore_RoleSecretOfNobody(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	store, err := fencing.NewStore(s.srv.DSN("postgres", database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, role := range []string{"nobody", "", "\xff", "caf\xe9"} {
+		if secret, err := store.RoleSecret(t.Context(), role); secret != "" || err != nil {
+			t.Errorf("%q: got %q, %v, want nothing", role, secret, err)
+		}
+	}
+}
