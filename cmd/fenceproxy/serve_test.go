@@ -21,6 +21,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/leases"
 	"github.com/fenceproxy/fenceproxy/testharness/certs"
+	"github.com/fenceproxy/fenceproxy/testharness/fault"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
 	"github.com/fenceproxy/fenceproxy/testharness/postgres"
 	"github.com/fenceproxy/fenceproxy/testharness/stack"
@@ -37,6 +38,22 @@ func serveOn(t testing.TB, s *stack.Stack, flags ...string) *stack.Process {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// serveOverLink is serveOn with a link to etcd.
+func serveOverLink(t testing.TB, s *stack.Stack, flags ...string) (*fault.Link, *stack.Process) {
+	t.Helper()
+	link, err := fault.NewLink(strings.TrimPrefix(s.Etcd.Endpoint(), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	t.Setenv(asProgram, "1")
+	p, err := s.Launch(t.Context(), stack.Way{Upstream: s.DSN(stack.RoleFence, "app"), Etcd: []string{"http://" + link.Addr()}}, []string{os.Args[0]}, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link, p
 }
 
 // get asks the admin port.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -109,17 +108,7 @@ func TestServe_SQLLocksOfPausedClient(t *testing.T) {
 // hears so and goes on, and the lock is free when its lease has run out.
 func TestServe_SQLLocksEtcdAway(t *testing.T) {
 	s := stack.New(t, "app")
-	way, err := fault.NewLink(strings.TrimPrefix(s.Etcd.Endpoint(), "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(way.Close)
-	t.Setenv(asProgram, "1")
-	p, err := s.Launch(t.Context(), stack.Way{Upstream: s.DSN(stack.RoleFence, "app"), Etcd: []string{"http://" + way.Addr()}},
-		[]string{os.Args[0]}, "--sql-locks", "allow", "--verify-timeout", "500ms")
-	if err != nil {
-		t.Fatal(err)
-	}
+	way, p := serveOverLink(t, s, "--sql-locks", "allow", "--verify-timeout", "500ms")
 	conn := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, "app"))
 	exec1(t, conn, "CREATE TABLE t (i int)")
 	old := sqlLock(t, conn, ", '10s'")
