@@ -49,11 +49,11 @@ func (f *adminFlags) guarded() bool { return f.token.set() || f.ca != "" }
 // check looks at the settings and the files that they name.
 func (f *adminFlags) check(origin func(string) string) error {
 	var found faults
-	if err := f.token.check(); err != nil {
-		found.add(err)
-	} else if f.token.set() {
-		_, err := f.readToken()
-		found.add(err)
+	found.add(f.token.check())
+	for _, way := range f.token.ways() {
+		if token, err := way.read(); err == nil { // else it was told
+			found.add(checkToken(way, token))
+		}
 	}
 	if !f.guarded() && f.listen.exposed() {
 		found.add(unguarded(origin("admin-listen"), f.listen.String()))
@@ -81,31 +81,41 @@ func (f *adminFlags) checkPort(ln net.Listener) error {
 // readToken returns the token as it is now: a file of it is read each time.
 func (f *adminFlags) readToken() (string, error) {
 	token, err := f.token.read()
+	if err == nil {
+		err = checkToken(f.token, token)
+	}
 	if err != nil {
 		return "", err
 	}
-	if len(token.reveal()) < leastToken {
-		from := f.token.given()
-		if f.token.file != "" {
-			from += " " + f.token.file
-		}
-		return "", usagef("%s: a token has %d characters at least, so that nobody finds it by trying; openssl rand -hex 24 makes one", from, leastToken)
-	}
 	return token.reveal(), nil
+}
+
+// checkToken refuses a token that somebody may find.
+func checkToken(given passwordFlags, token secret) error {
+	if len(token.reveal()) >= leastToken {
+		return nil
+	}
+	from := given.given()
+	if given.file != "" {
+		from += " " + given.file
+	}
+	return usagef("%s: a token has %d characters at least, so that nobody finds it by trying; openssl rand -hex 24 makes one", from, leastToken)
 }
 
 // open returns how the port encrypts, after a first look at the files; nil where it
 // doesn't. Not everybody needs a certificate: probes don't, and who has the token.
 func (f *adminFlags) open(logger *slog.Logger) (*tls.Config, error) {
-	switch {
-	case f.cert+f.key+f.ca == "":
+	if f.cert+f.key+f.ca == "" {
 		return nil, nil
-	case f.cert == "" || f.key == "":
-		return nil, usagef("--admin-tls-cert, --admin-tls-key and --admin-tls-ca: the first two go together, and the third needs them")
+	}
+	var found faults
+	if f.cert == "" || f.key == "" {
+		found.add(usagef("--admin-tls-cert, --admin-tls-key and --admin-tls-ca: the first two go together, and the third needs them"))
 	}
 	c := &certificates{files: f.files(), demand: tls.VerifyClientCertIfGiven, logger: logger}
-	if err := c.load(); err != nil {
-		return nil, err
+	found.add(c.load())
+	if len(found) > 0 {
+		return nil, found
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil }}, nil
 }

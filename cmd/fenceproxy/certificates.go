@@ -44,19 +44,19 @@ func (f *clientTLSFlags) open(logger *slog.Logger) (proxy.ClientTLS, error) {
 	mode := map[string]proxy.TLSMode{
 		proxy.TLSAllow.String(): proxy.TLSAllow, proxy.TLSRequire.String(): proxy.TLSRequire,
 	}[f.mode.value]
+	var found faults
 	switch {
-	case mode == proxy.TLSDisable && f.cert+f.key+f.ca != "":
-		return proxy.ClientTLS{}, f.unused()
 	case mode == proxy.TLSDisable:
-		return proxy.ClientTLS{}, nil
+		found.add(f.unused())
 	case mode != proxy.TLSRequire && f.ca != "":
-		return proxy.ClientTLS{}, errUnproven
+		found.add(errUnproven)
 	case f.cert == "" || f.key == "":
-		return proxy.ClientTLS{}, usagef("--client-tls %s needs --client-tls-cert and --client-tls-key", f.mode.value)
+		found.add(usagef("--client-tls %s needs --client-tls-cert and --client-tls-key", f.mode.value))
 	}
 	c := &certificates{files: f.files(), demand: tls.RequireAndVerifyClientCert, logger: logger}
-	if err := c.load(); err != nil {
-		return proxy.ClientTLS{}, err
+	found.add(c.load())
+	if mode == proxy.TLSDisable || len(found) > 0 {
+		return proxy.ClientTLS{}, found.err()
 	}
 	return proxy.ClientTLS{Mode: mode, Config: c.current}, nil
 }
@@ -78,10 +78,49 @@ func (f *clientTLSFlags) unused() error {
 	return found.err()
 }
 
-// tlsFiles are PEM files that a port encrypts by.
+// tlsFiles are PEM files to encrypt by; "" is none.
 type tlsFiles struct {
 	flags         string // what the flags that name them begin with
 	cert, key, ca string
+}
+
+// pair returns the certificate with its key. The error tells of each file that can't
+// be used.
+func (f *tlsFiles) pair() (pair tls.Certificate, err error) {
+	var found faults
+	cert, key := f.read("cert", f.cert, &found), f.read("key", f.key, &found)
+	if f.cert != "" && f.key != "" && len(found) == 0 {
+		if pair, err = tls.X509KeyPair(cert, key); err != nil {
+			found.add(fmt.Errorf("%[1]s-cert, %[1]s-key: %[2]w", f.flags, err))
+		}
+	}
+	return pair, found.err()
+}
+
+// authorities returns those of the file; nil where none is named.
+func (f *tlsFiles) authorities() (*x509.CertPool, error) {
+	var found faults
+	pem := f.read("ca", f.ca, &found)
+	if f.ca == "" || len(found) > 0 {
+		return nil, found.err()
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s-ca %s: %w", f.flags, f.ca, errNoCertificate)
+	}
+	return pool, nil
+}
+
+// read returns what is in a file; nothing where none is named.
+func (f *tlsFiles) read(what, path string, found *faults) []byte {
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		found.add(fmt.Errorf("%s-%s: %w", f.flags, what, err))
+	}
+	return text
 }
 
 // certificates keeps what the files say, and reads them again when one of
@@ -102,7 +141,7 @@ func (c *certificates) current() *tls.Config {
 	defer c.mu.Unlock()
 	if c.changed() != c.seen {
 		if err := c.loadLocked(); err != nil {
-			c.logger.Error("certificate not reloaded", "error", err)
+			c.logger.Error("certificate not reloaded", "error", oneLine(err))
 			c.seen = c.changed() // said once for each change
 		} else {
 			c.logger.Info("certificate reloaded", "file", c.files.cert)
@@ -119,20 +158,17 @@ func (c *certificates) load() error {
 
 func (c *certificates) loadLocked() error {
 	seen := c.changed()
-	pair, err := tls.LoadX509KeyPair(c.files.cert, c.files.key)
-	if err != nil {
-		return fmt.Errorf("%[1]s-cert, %[1]s-key: %[2]w", c.files.flags, err)
+	var found faults
+	pair, err := c.files.pair()
+	found.add(err)
+	authorities, err := c.files.authorities()
+	found.add(err)
+	if len(found) > 0 {
+		return found
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if c.files.ca != "" {
-		pem, err := os.ReadFile(c.files.ca)
-		if err != nil {
-			return fmt.Errorf("%s-ca: %w", c.files.flags, err)
-		}
-		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), c.demand
-		if !config.ClientCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("%s-ca: %w", c.files.flags, errNoCertificate)
-		}
+	if authorities != nil {
+		config.ClientCAs, config.ClientAuth = authorities, c.demand
 	}
 	c.config, c.seen = config, seen
 	return nil

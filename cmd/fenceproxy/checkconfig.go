@@ -23,17 +23,31 @@ func (c *serveCommand) validate(logger *slog.Logger) (proxy.ClientTLS, error) {
 	found.add(c.check())
 	clientTLS, err := c.tls.open(logger)
 	found.add(err)
-	if c.tls.mode.value != proxy.TLSDisable.String() {
-		_, err = readUserlist(c.authFile)
-		found.add(err)
-	}
+	_, err = readUserlist(c.authFile)
+	found.add(err)
 	_, err = c.policy.policies()
 	found.add(err)
 	return clientTLS, found.err()
 }
 
+// andTogether adds to what is wrong with single settings what is wrong with all of them
+// together, as far as that can be told without those.
+func (c *serveCommand) andTogether(flags *pflag.FlagSet, single error) error {
+	var found, together faults
+	found.add(single)
+	_, err := c.validate(slog.New(slog.DiscardHandler))
+	together.add(err)
+	all := found
+	for _, fault := range together {
+		if !found.doubt(flags, fault) {
+			all = append(all, fault)
+		}
+	}
+	return all
+}
+
 // reread reads the settings once more, as the command line, the environment and
-// the file have them now.
+// the file have them now. It tells all that is wrong with any of them.
 func (c *serveCommand) reread(cmd *cobra.Command, env environment) (*serveCommand, *pflag.FlagSet, error) {
 	_, args, err := cmd.Root().Find(env.args)
 	if err != nil {
@@ -41,12 +55,33 @@ func (c *serveCommand) reread(cmd *cobra.Command, env environment) (*serveComman
 	}
 	next := newServeCommand()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	flags.BoolP("help", "h", false, "") // or it would be printed
 	next.addFlags(flags)
-	if err := flags.Parse(args); err != nil {
-		return nil, nil, fmt.Errorf("read the command line again: %w", err)
-	}
 	next.origin = func(flag string) string { return origin(flags, flag) }
-	return next, flags, configureFlags(flags, knownFlags(cmd.Root()), env)
+	var found faults
+	if err := flags.ParseAll(args, func(f *pflag.Flag, value string) error {
+		if err := flags.Set(f.Name, value); err != nil {
+			found.add(&unsettled{flagError(cmd, err), f.Name})
+		}
+		return nil
+	}); err != nil {
+		found.add(&unsettled{flagError(cmd, err), ""}) // what is behind it isn't read
+	}
+	found.add(configureFlags(flags, knownFlags(cmd.Root()), env))
+	if len(found) == 0 {
+		return next, flags, nil
+	}
+	return next, flags, next.andTogether(flags, found)
+}
+
+// badFlags tells what is wrong with a command line that can't be taken, and with all
+// other settings.
+func (c *serveCommand) badFlags(cmd *cobra.Command, env environment, err error) error {
+	_, flags, all := c.reread(cmd, env)
+	if flags == nil || all == nil {
+		return flagError(cmd, err) // not reached: it is as bad as before
+	}
+	return located(flags, all)
 }
 
 // checkConfig says what is wrong with the settings, or prints them: a file that

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fenceproxy/fenceproxy/proxy/spelling"
 )
 
 // envPrefix starts the name of each variable that stands for a flag:
@@ -78,7 +80,7 @@ func set(f *pflag.Flag, value, where string) error {
 		take = hides.setHidden
 	}
 	if err := take(value); err != nil {
-		return badValue(f, value, where, err)
+		return &unsettled{badValue(f, value, where, err), f.Name}
 	}
 	noteOrigin(f, where)
 	return nil
@@ -157,11 +159,26 @@ func (e environment) check(known map[string]bool, found *faults) {
 		if !strings.HasPrefix(name, envPrefix) || name == envPrefix+"PG_BIN" || serviceLink.MatchString(name) {
 			continue
 		}
-		flag := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
-		if !known[flag] || variable(flag) != name {
-			found.add(usagef("%s: no such setting%s", name, didYouMean(flag, slices.Collect(maps.Keys(known)), variable)))
+		if flag := flagOfVariable(name); !known[flag] || variable(flag) != name {
+			found.add(noSetting(name, flag, known, variable))
 		}
 	}
+}
+
+// noSetting words that a name is none of a setting. The one that may have been meant is
+// unsettled.
+func noSetting(where, flag string, known map[string]bool, form func(string) string) error {
+	names := slices.Collect(maps.Keys(known))
+	err := usagef("%s: no such setting%s", where, didYouMean(flag, names, form))
+	if near := spelling.Nearest(flag, names); near != "" {
+		return &unsettled{err, near}
+	}
+	return err
+}
+
+// flagOfVariable is the reverse of variable.
+func flagOfVariable(name string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
 }
 
 func variable(flag string) string {

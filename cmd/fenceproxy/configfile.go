@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -26,28 +24,11 @@ func fileKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 
 // read sets the flags that are still open.
 func (s *settingsFile) read(found *faults) {
-	text, err := os.ReadFile(s.path)
+	top, err := s.mapping()
 	if err != nil {
-		found.add(usagef("config: %v", err))
-		return
+		found.add(&unsettled{err, ""}) // what isn't read may say anything
 	}
-	var doc, second yaml.Node
-	documents := yaml.NewDecoder(bytes.NewReader(text))
-	if err := documents.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
-		found.add(syntaxError(s.path, err))
-		return
-	}
-	if err := documents.Decode(&second); err == nil {
-		found.add(usagef("%s:%d: a second document, of which nothing would be read: put all settings in one, without ---", s.path, second.Line))
-	} else if !errors.Is(err, io.EOF) {
-		found.add(syntaxError(s.path, err))
-	}
-	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		return
-	}
-	top := doc.Content[0]
-	if top.Kind != yaml.MappingNode {
-		found.add(usagef("%s:%d: a mapping of settings to values is expected", s.path, top.Line))
+	if top == nil {
 		return
 	}
 	seen := map[string]int{}
@@ -61,6 +42,36 @@ func (s *settingsFile) read(found *faults) {
 		seen[key.Value] = key.Line
 		found.add(s.set(key.Value, value, where))
 	}
+}
+
+// mapping returns the settings, nil if there are none; with an error what could be read
+// all the same.
+func (s *settingsFile) mapping() (*yaml.Node, error) {
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		return nil, usagef("config: %v", err)
+	}
+	var doc, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	if err := documents.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return nil, syntaxError(s.path, err)
+	}
+	switch err = documents.Decode(&second); {
+	case err == nil:
+		err = usagef("%s:%d: a second document, of which nothing would be read: put all settings in one, without ---", s.path, second.Line)
+	case errors.Is(err, io.EOF):
+		err = nil
+	default:
+		err = syntaxError(s.path, err)
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		return nil, err
+	}
+	top := doc.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return nil, usagef("%s:%d: a mapping of settings to values is expected", s.path, top.Line)
+	}
+	return top, err
 }
 
 // syntaxError puts the line behind the file's name, as other errors have it. The
@@ -83,7 +94,7 @@ func (s *settingsFile) set(key string, value *yaml.Node, where string) error {
 		return usagef("%s: the file is named by --config or %s only; take the line out", where, variable(name))
 	}
 	if !s.known[name] || fileKey(name) != key {
-		return usagef("%s: no such setting%s", where, didYouMean(name, slices.Collect(maps.Keys(s.known)), fileKey))
+		return noSetting(where, name, s.known, fileKey)
 	}
 	f := s.flags.Lookup(name)
 	if name == policiesFlag {
@@ -91,7 +102,7 @@ func (s *settingsFile) set(key string, value *yaml.Node, where string) error {
 	}
 	text, ok := scalars(value)
 	if !ok {
-		return usagef("%s: a value or a list of values is expected", where)
+		return &unsettled{usagef("%s: a value or a list of values is expected", where), name}
 	}
 	if f == nil || f.Changed {
 		return nil // another command's, or set by command line or environment

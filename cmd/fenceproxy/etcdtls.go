@@ -2,8 +2,7 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"os"
+	"errors"
 
 	"github.com/fenceproxy/fenceproxy/leases"
 )
@@ -18,51 +17,42 @@ func (f *etcdFiles) config() (*tls.Config, error) {
 	if f.ca+f.cert+f.key == "" {
 		return nil, nil
 	}
+	files := tlsFiles{flags: "--etcd", cert: f.cert, key: f.key, ca: f.ca}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
-		if err != nil {
-			return nil, usagef("--etcd-ca: %v", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--etcd-ca %s: %v", f.ca, errNoCertificate)
-		}
-	}
+	var found faults
+	var err error
+	config.RootCAs, err = files.authorities()
+	found.add(err)
 	if (f.cert == "") != (f.key == "") {
-		return nil, usagef("--etcd-cert and --etcd-key need each other")
+		found.add(usagef("--etcd-cert and --etcd-key need each other"))
 	}
-	if f.cert == "" {
-		return config, nil
+	_, err = files.pair()
+	found.add(err)
+	if len(found) > 0 {
+		return nil, asUsage(found)
 	}
-	load := func() (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, usagef("--etcd-cert, --etcd-key: %v", err)
+	if f.cert != "" {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := files.pair()
+			if err != nil {
+				return nil, errors.New(oneLine(err)) // a part of other lines
+			}
+			return &pair, nil
 		}
-		return &pair, nil
 	}
-	if _, err := load(); err != nil {
-		return nil, err
-	}
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	return config, nil
 }
 
 // login is as whom etcd is asked.
 func (e *etcdFlags) login() (leases.Login, error) {
-	if e.user == "" {
-		if e.password.set() {
-			return leases.Login{}, usagef("%s needs --etcd-user", e.password.given())
-		}
-		return leases.Login{}, nil
+	var found faults
+	if e.user == "" && e.password.set() {
+		found.add(usagef("%s needs --etcd-user", e.password.given()))
 	}
-	if err := e.password.check(); err != nil {
-		return leases.Login{}, err
-	}
+	found.add(e.password.check())
 	text, err := e.password.read()
-	if err == nil && text.reveal() == "" {
-		err = usagef("--etcd-user needs %s or --etcd-password-file", variable("etcd-password"))
+	if err == nil && e.user != "" && text.reveal() == "" {
+		found.add(usagef("--etcd-user needs %s or --etcd-password-file", variable("etcd-password")))
 	}
-	return leases.Login{User: e.user, Password: text.reveal()}, err
+	return leases.Login{User: e.user, Password: text.reveal()}, found.err()
 }

@@ -11,6 +11,14 @@ import (
 // call them.
 var settingName = regexp.MustCompile(`--[a-z][a-z0-9-]*|` + envPrefix + `[A-Z0-9_]+`)
 
+// flagOf is the flag of a setting's name.
+func flagOf(name string) string {
+	if flag, ok := strings.CutPrefix(name, "--"); ok {
+		return flag
+	}
+	return flagOfVariable(name)
+}
+
 // A locatedError tells of settings where they were set.
 type locatedError struct {
 	error
@@ -31,10 +39,7 @@ func located(flags *pflag.FlagSet, err error) error {
 	told := make(faults, len(found))
 	for i, fault := range found {
 		told[i] = &locatedError{fault, settingName.ReplaceAllStringFunc(fault.Error(), func(name string) string {
-			flag := strings.TrimPrefix(name, "--")
-			if flag == name {
-				flag = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
-			}
+			flag := flagOf(name)
 			if f := flags.Lookup(flag); f == nil || !f.Changed || len(f.Annotations[originNote]) == 0 || flag == "config" {
 				return name
 			}

@@ -84,13 +84,29 @@ func (f *passwordFlags) given() string {
 	return variable(f.name)
 }
 
-// check looks whether there is a password, and one only.
-func (f *passwordFlags) check() error {
-	if f.text.text != nil && f.file != "" {
-		return usagef("%s and --%s-file exclude each other", variable(f.name), f.name)
+// ways are those of the two that were used, each by itself.
+func (f *passwordFlags) ways() (used []passwordFlags) {
+	if f.text.text != nil {
+		used = append(used, passwordFlags{name: f.name, text: f.text})
 	}
-	_, err := f.read()
-	return err
+	if f.file != "" {
+		used = append(used, passwordFlags{name: f.name, file: f.file})
+	}
+	return used
+}
+
+// check looks whether a password that was given can be read, and in one way only.
+func (f *passwordFlags) check() error {
+	var found faults
+	ways := f.ways()
+	if len(ways) > 1 {
+		found.add(usagef("%s and --%s-file exclude each other", variable(f.name), f.name))
+	}
+	for _, way := range ways {
+		_, err := way.read()
+		found.add(err)
+	}
+	return found.err()
 }
 
 // read returns the password, empty if none was given.

@@ -95,10 +95,10 @@ in the file that --config names (claim_timeout: 5s). A flag wins over a variable
 variable over the file.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := configure(cmd, env); err != nil {
-				return err
-			}
 			c.origin = func(flag string) string { return origin(cmd.Flags(), flag) }
+			if err := configure(cmd, env); err != nil {
+				return c.andTogether(cmd.Flags(), err)
+			}
 			if c.verify {
 				return c.checkConfig(cmd.Flags(), cmd.OutOrStdout())
 			}
@@ -112,6 +112,7 @@ variable over the file.`,
 		},
 	}
 	c.addFlags(cmd.Flags())
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return c.badFlags(cmd, env, err) })
 	return cmd
 }
 

@@ -26,14 +26,13 @@ func (u *upstreamFlags) add(flags *pflag.FlagSet) {
 }
 
 func (u *upstreamFlags) check() error {
+	var found faults
 	if len(u.dsn.hosts) == 0 {
-		return usagef("--upstream is missing: the DSN of the protected PostgreSQL, such as postgres://fence@127.0.0.1:5432/app")
+		found.add(usagef("--upstream is missing: the DSN of the protected PostgreSQL, such as postgres://fence@127.0.0.1:5432/app"))
 	}
-	if !u.password.set() {
-		return nil
-	}
-	if err := u.password.check(); err != nil {
-		return err
+	found.add(u.password.check())
+	if len(found) > 0 || !u.password.set() {
+		return found.err()
 	}
 	for _, h := range u.dsn.hosts {
 		// Asked for each connection, so that the file can be replaced.
