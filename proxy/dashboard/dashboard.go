@@ -146,7 +146,7 @@ func (d *Dashboard) front(w http.ResponseWriter, r *http.Request) {
 	switch v := d.Gate.judge(r); v {
 	case admitted:
 		d.file(w, r, "index.html", http.StatusOK)
-	case unknown, heldOff:
+	case unknown, heldOff, unsure:
 		if v == unknown {
 			forgetCookie(w, r)
 		}

@@ -54,10 +54,12 @@ const (
 	// heldOff: too many wrong tokens came from its address, and what it shows isn't
 	// looked at.
 	heldOff
+	// unsure: what it shows can't be compared, for the token can't be read now.
+	unsure
 )
 
 func (v verdict) String() string {
-	return [...]string{"admitted", "foreign", "misdirected", "unknown", "held off"}[v]
+	return [...]string{"admitted", "foreign", "misdirected", "unknown", "held off", "unsure"}[v]
 }
 
 // Protect lets only requests through that may see everything.
@@ -116,7 +118,7 @@ func (g *Gate) judgeToken(r *http.Request) verdict {
 	}
 	token, ok := g.token()
 	if !ok {
-		return unknown
+		return unsure
 	}
 	right, current := g.signedIn(cookie, token)
 	if equal(shown, token) || right && current {
@@ -182,7 +184,9 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, v verdict) {
 		g.retryLater(w, r)
 		http.Error(w, "Too many wrong admin tokens came from your address: none is looked at for a moment.", http.StatusTooManyRequests)
 	default:
-		forgetCookie(w, r)
+		if v == unknown {
+			forgetCookie(w, r)
+		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="fenceproxy admin port"`)
 		http.Error(w, "The admin token is missing or wrong: send it as \"Authorization: Bearer …\", or sign in at /sign-in.", http.StatusUnauthorized)
 	}
@@ -190,8 +194,15 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, v verdict) {
 
 // retryLater says when a token is looked at again.
 func (g *Gate) retryLater(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(g.holdFor(r).Seconds()))))
+	w.Header().Set("Retry-After", strconv.Itoa(g.holdSeconds(r)))
 }
+
+// waitWords says the same to people.
+func (g *Gate) waitWords(r *http.Request) string {
+	return fmt.Sprintf("Too many wrong tokens came from your address: it is held off for %s. Wait a moment, and try again.", counted(g.holdSeconds(r), "second"))
+}
+
+func (g *Gate) holdSeconds(r *http.Request) int { return int(math.Ceil(g.holdFor(r).Seconds())) }
 
 // fromElsewhere reports whether a browser asks on behalf of another origin's page. That
 // somebody has followed a link from there is not meant by it.

@@ -199,6 +199,25 @@ func TestDashboard_SignIn(t *testing.T) {
 	}
 }
 
+// Who has signed in is asked to sign in while the token can't be read, and is let in
+// again when it can.
+func TestDashboard_SignInUnreadable(t *testing.T) {
+	d := newDashboard()
+	var failed error
+	d.Gate.Token = func() (string, error) { return canary, failed }
+	cookie := form(d.Handler(), canary).Result().Cookies()[0]
+	failed = errors.New("it is being written")
+	for path, want := range map[string]int{"/": 303, "/sign-in": 200, "/api/state": 401} {
+		if w := get(d.Handler(), path, cookie); w.Code != want || len(w.Result().Cookies()) > 0 {
+			t.Errorf("%s: got %d and %v, want %d and the cookie left", path, w.Code, w.Result().Cookies(), want)
+		}
+	}
+	failed = nil
+	if w := get(d.Handler(), "/api/state", cookie); w.Code != 200 {
+		t.Errorf("got %d, want 200", w.Code)
+	}
+}
+
 // A cookie that was made over TLS goes over TLS only, and to this host only.
 func TestDashboard_SignInOverTLS(t *testing.T) {
 	d := newDashboard()

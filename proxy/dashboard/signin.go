@@ -117,8 +117,8 @@ func (d *Dashboard) askForToken(w http.ResponseWriter, r *http.Request) {
 	case v == admitted:
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	case v == heldOff && d.Gate.Token != nil:
-		d.form(w, http.StatusOK, "")
-	case v != unknown:
+		d.form(w, http.StatusOK, d.Gate.waitWords(r))
+	case v != unknown && v != unsure:
 		d.Gate.refuse(w, r, v)
 	case d.Gate.Token == nil:
 		http.Error(w, "A certificate that this proxy knows is needed, and there is no token to sign in with.", http.StatusUnauthorized)
@@ -131,7 +131,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if d.Gate.holdFor(r) > 0 {
 		d.Gate.retryLater(w, r)
-		d.form(w, http.StatusTooManyRequests, "Too many wrong tokens came from your address. Wait a moment, and try again.")
+		d.form(w, http.StatusTooManyRequests, d.Gate.waitWords(r))
 		return
 	}
 	token, ok := d.Gate.token()

@@ -189,11 +189,14 @@ func TestDashboard_SignInWrong(t *testing.T) {
 			t.Errorf("got %v, want it taken", taken)
 		}
 	}
-	if w := form(g.page, canary); w.Code != 429 || !strings.Contains(w.Body.String(), "Wait a moment") || w.Header().Get("Retry-After") != "1" {
+	if w := form(g.page, canary); w.Code != 429 || !strings.Contains(w.Body.String(), "held off for 1 second. Wait a moment") || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("the form: got %d %s, want 429", w.Code, w.Body)
 	}
 	if w := get(g.page, "/sign-in"); w.Code != 200 {
 		t.Errorf("the form itself: got %d, want 200", w.Code)
+	}
+	if w := get(g.page, "/sign-in", forged); w.Code != 200 || !strings.Contains(w.Body.String(), "held off for 1 second") {
+		t.Errorf("the form for who is held off: got %d, want 200 and why", w.Code)
 	}
 	if w := get(g.page, "/api/state", forged); w.Code != 429 {
 		t.Errorf("a cookie that was made up: got %d, want 429", w.Code)

@@ -95,7 +95,7 @@ func newWorld(ctx context.Context, program string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{ctx: ctx, stack: s, program: program, sessions: map[string]*session{}, locks: map[string]*lock{}}
+	w := &world{ctx: ctx, stack: s, program: program, served: map[string]*stack.Process{}, sessions: map[string]*session{}, locks: map[string]*lock{}}
 	if err := w.furnish(ctx); err != nil {
 		w.close()
 		return nil, err

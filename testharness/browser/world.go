@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type world struct {
 	admin    string // where the proxy's admin port is, the same after a restart
 	listen   string
 	proxy    *stack.Process
+	served   map[string]*stack.Process // other proxies
 	sessions map[string]*session
 	locks    map[string]*lock
 }
@@ -81,8 +83,11 @@ func (w *world) close() {
 // A request is what a script wants.
 type request struct {
 	Do   string // a name of deeds
-	Name string // of a session or a lock
+	Name string // of a session, a lock or another proxy
 	Key  string
+	// Role and Database are those of a session, if not those that most have.
+	Role, Database string
+	Application    string // that a session says; "" is its name
 	// Token is what a session presents; "" is that of the lock called Name.
 	Token string
 	SQL   string
@@ -122,7 +127,9 @@ func (w *world) deeds() map[string]func(request) (any, error) {
 		"leave":   w.leave,
 		"stop":    func(request) (any, error) { w.proxy.Kill(); return nil, nil },
 		"start":   func(request) (any, error) { return nil, w.start() },
+		"admit":   w.admit,
 		"serve":   w.serve,
+		"end":     w.end,
 		"etcd":    func(request) (any, error) { w.stack.Etcd.Close(); return nil, nil },
 	}
 }
@@ -149,11 +156,11 @@ func (w *world) release(q request) (any, error) {
 
 // connect opens a session that is tagged, if there is a key.
 func (w *world) connect(q request) (any, error) {
-	config, err := pgx.ParseConfig(w.stack.ProxyDSN(w.listen, stack.RoleApp, database))
+	config, err := pgx.ParseConfig(w.stack.ProxyDSN(w.listen, cmp.Or(q.Role, stack.RoleApp), cmp.Or(q.Database, database)))
 	if err != nil {
 		return nil, err
 	}
-	config.RuntimeParams["application_name"] = q.Name
+	config.RuntimeParams["application_name"] = cmp.Or(q.Application, q.Name)
 	if q.Key != "" {
 		config.RuntimeParams[fencing.SettingKey], config.RuntimeParams[fencing.SettingToken] = q.Key, q.Token
 	}
@@ -191,11 +198,34 @@ func (w *world) leave(q request) (any, error) {
 	return nil, s.conn.Close(w.ctx)
 }
 
+// admit makes a role and a database.
+func (w *world) admit(q request) (any, error) {
+	if err := w.stack.CreateMember(w.ctx, q.Role); err != nil {
+		return nil, err
+	}
+	if err := w.stack.CreateDatabase(w.ctx, q.Database); err != nil {
+		return nil, err
+	}
+	return nil, w.stack.Install(w.ctx, q.Database)
+}
+
 // serve starts another proxy, and answers with where its admin port is.
 func (w *world) serve(q request) (any, error) {
 	p, err := w.stack.StartProcess(w.ctx, database, []string{w.program}, q.Flags...)
 	if err != nil {
 		return nil, err
 	}
+	w.served[q.Name] = p
 	return p.Admin, nil
+}
+
+// end kills another proxy.
+func (w *world) end(q request) (any, error) {
+	p := w.served[q.Name]
+	if p == nil {
+		return nil, fmt.Errorf("no proxy is called %q", q.Name)
+	}
+	delete(w.served, q.Name)
+	p.Kill()
+	return nil, nil
 }

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"strings"
@@ -25,6 +26,12 @@ func (s *Stack) createRoles(ctx context.Context) error {
 		CREATE ROLE %[3]s LOGIN PASSWORD '%[4]s';
 		GRANT pg_signal_backend, pg_read_all_stats TO %[1]s`,
 		RoleFence, s.passwords[RoleFence], RoleApp, s.passwords[RoleApp]))
+}
+
+// CreateMember makes a role with the rights of RoleApp.
+func (s *Stack) CreateMember(ctx context.Context, name string) error {
+	s.passwords[name] = rand.Text()
+	return s.admin(ctx, "postgres", fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s' IN ROLE %s", pgx.Identifier{name}.Sanitize(), s.passwords[name], RoleApp))
 }
 
 // CreateDatabase makes a database of RoleApp, without schema fence.

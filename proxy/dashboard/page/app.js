@@ -3,6 +3,7 @@
 import { shown, setText, setShown, clock, counted } from "./text.js";
 import { step } from "./rows.js";
 import { Stream } from "./stream.js";
+import { refusalOf } from "./refused.js";
 import { Happenings, kindOf, isNote, fold, nameOf, makeItem, fillItem, noteOf } from "./happenings.js";
 import { draw } from "./timeline.js";
 import { showCounts, showKeys, showSessions } from "./standing.js";
@@ -24,6 +25,8 @@ const view = {
   skew: 0, // of the browser's clock
   boot: "",
   awaySince: 0,
+  refusal: "", // why the proxy answers, but not with what was asked for
+  canSignIn: true,
   unspoken: [],
   drawn: false,
 };
@@ -34,27 +37,42 @@ let asking = 0;
 
 async function ask() {
   clearTimeout(asking);
+  let next = every;
   if (!document.hidden) {
     try {
-      const answer = await fetch(`/api/state?key=${encodeURIComponent(view.filter)}`, { signal: AbortSignal.timeout(within), redirect: "error" });
-      if (answer.status === 401) {
-        signedOut();
-        return;
+      const answer = await fetch(`/api/state?key=${encodeURIComponent(view.filter)}`, { signal: AbortSignal.timeout(within), redirect: "manual" });
+      if (answer.ok) {
+        showState(await answer.json());
+      } else {
+        next = await refused(answer);
       }
-      if (!answer.ok) {
-        throw new Error(`status ${answer.status}`);
-      }
-      showState(await answer.json());
     } catch {
-      view.awaySince ||= Date.now();
-      showBanner();
+      away("");
     }
   }
-  asking = setTimeout(ask, every);
+  asking = setTimeout(ask, next);
+}
+
+// refused says why an answer isn't what was asked for, and returns when to ask again.
+async function refused(answer) {
+  if (answer.status === 401 && view.canSignIn) {
+    signIn();
+    return every;
+  }
+  const { why, wait } = await refusalOf(answer);
+  away(why);
+  return Math.max(every, wait);
+}
+
+function away(why) {
+  view.awaySince ||= Date.now();
+  view.refusal = why;
+  showBanner();
 }
 
 function showState(state) {
   view.awaySince = 0;
+  view.canSignIn = state.sign_out;
   view.skew = state.at - Date.now();
   showBanner(state.counters?.draining ? "The proxy is shutting down: it takes no new sessions." : "");
   setText(byId("version"), state.version);
@@ -67,18 +85,28 @@ function showState(state) {
 
 function showBanner(text = "") {
   if (view.awaySince) {
-    text = `The proxy doesn't answer since ${clock(view.awaySince, false)}. What is shown is how things stood then. Trying again…`;
+    const since = clock(view.awaySince, false);
+    const why = view.refusal
+      ? `${view.refusal} What is shown is how things stood at ${since}.`
+      : `The proxy doesn't answer since ${since}. What is shown is how things stood then.`;
+    text = `${why} Trying again…`;
   }
   setShown(byId("banner"), text);
 }
 
-function signedOut() {
-  location.assign("/sign-in");
+// signIn goes to the form, which says why and comes back to what is looked at here.
+function signIn() {
+  try {
+    sessionStorage.setItem("fenceproxy-signed-out", "yes");
+  } catch {
+    // the browser keeps nothing
+  }
+  location.assign(`/sign-in${location.hash}`);
 }
 
 // ---- what happens ----
 
-const words = { live: "Live", reconnecting: "Reconnecting…", full: "Too many pages follow already; trying again…" };
+const words = { live: "Live", reconnecting: "Reconnecting…", full: "Too many pages follow already; trying again…", refused: "Not let in; trying again…" };
 
 function showLink(state) {
   const link = byId("link");
@@ -141,7 +169,7 @@ const stream = new Stream({
     }
     soon();
   },
-  signedOut,
+  refused,
 });
 const loaded = Date.now();
 

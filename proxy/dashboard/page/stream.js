@@ -5,8 +5,8 @@ const again = 3000; // ms
 // A Stream follows /api/events while the page can be seen. After a break it goes on
 // behind the last event that it has got.
 export class Stream {
-  // on has: state(name), hello({resumed, restarted}), happened(event), missed(count),
-  // and signedOut().
+  // on has: state(name), hello({resumed, restarted}), happened(event), missed(count), and
+  // refused(answer), which returns when to ask again.
   constructor(on) {
     this.on = on;
     this.last = "";
@@ -48,13 +48,23 @@ export class Stream {
       return;
     }
     this.stop();
-    this.timer = setTimeout(() => this.start(), again);
+    const timer = setTimeout(() => this.start(), again);
+    this.timer = timer;
     try {
-      const answer = await fetch("/api/state", { redirect: "error" });
-      if (answer.status === 401) {
-        this.on.signedOut();
-      } else if ((await answer.json()).full) {
+      const answer = await fetch("/api/state", { redirect: "manual" });
+      const wait = answer.ok ? 0 : await this.on.refused(answer);
+      const full = answer.ok && (await answer.json()).full;
+      if (this.timer !== timer || this.source !== null) {
+        return; // it goes on already
+      }
+      if (full) {
         this.on.state("full");
+      } else if (!answer.ok && answer.status < 500) {
+        this.on.state("refused");
+      }
+      if (wait > again) {
+        clearTimeout(timer);
+        this.timer = setTimeout(() => this.start(), wait);
       }
     } catch {
       // the proxy is away, which the state says already

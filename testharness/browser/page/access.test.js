@@ -70,6 +70,82 @@ test("a link of another site, with a key in it", async () => {
   }
 });
 
+// freePort is one that nobody listens on.
+async function freePort() {
+  const server = createServer();
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address();
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
+// signedIn is a page of somebody who has signed in.
+async function signedIn(url) {
+  const page = await open(browser, url);
+  await page.getByLabel("Admin token").fill(token);
+  await page.keyboard.press("Enter");
+  await comes(page, "#link", "Live");
+  return page;
+}
+
+test("held off after a restart: it says so, and goes on", async () => {
+  const at = `127.0.0.1:${await freePort()}`;
+  const flags = ["--admin-token-file", file, "--admin-listen", at];
+  await ask("serve", { name: "again", flags });
+  const page = await signedIn(`http://${at}`);
+  await ask("end", { name: "again" });
+  await comes(page, "#banner", "The proxy doesn't answer since");
+  await ask("serve", { name: "again", flags });
+  let guessing = true;
+  const guesses = (async () => {
+    while (guessing) {
+      await fetch(`http://${at}/metrics`, { headers: { Authorization: "Bearer not-the-token" } });
+    }
+  })();
+  try {
+    await comes(page, "#banner", /Too many wrong tokens came from your address: the proxy holds it off for \d+ seconds?\..*Trying again/);
+    await comes(page, "#link", "Not let in; trying again…");
+    await picture(page, "held-off");
+  } finally {
+    guessing = false;
+    await guesses;
+  }
+  await page.locator("#banner").waitFor({ state: "hidden", timeout: 15000 });
+  await comes(page, "#link", "Live");
+  await page.context().close();
+});
+
+test("refused by what is between: its words are shown, and it goes on", async () => {
+  const page = await signedIn(admin);
+  const words = "Closed <b>for</b> the night.";
+  await page.route("**/api/**", (route) => route.fulfill({ status: 403, body: words }));
+  await comes(page, "#banner", `The proxy refuses this page (403): ${words}`);
+  assert.equal(await page.locator("#banner b").count(), 0);
+  await page.unroute("**/api/**");
+  await page.route("**/api/**", (route) => route.fulfill({ status: 429, headers: { "Retry-After": "3" } }));
+  await comes(page, "#banner", "the proxy holds it off for 3 seconds.");
+  await page.unroute("**/api/**");
+  await page.route("**/api/**", (route) => route.fulfill({ status: 502, body: "Bad gateway" }));
+  await comes(page, "#banner", "The proxy doesn't answer since");
+  await page.unroute("**/api/**");
+  await page.locator("#banner").waitFor({ state: "hidden", timeout: 15000 });
+  await page.context().close();
+});
+
+test("signed out elsewhere: the form says why, and goes on when somebody has signed in", async () => {
+  const page = await signedIn(`${admin}/#${encodeURIComponent('["app","order:8472"]')}`);
+  await page.context().clearCookies();
+  await comes(page, "#ended", "You are signed out");
+  await picture(page, "signed-out");
+  const other = await page.context().newPage();
+  await other.goto(admin);
+  await other.getByLabel("Admin token").fill(token);
+  await other.keyboard.press("Enter");
+  await comes(page, "#timeline-head", "Timeline of order:8472");
+  await comes(page, "#link", "Live");
+  await page.context().close();
+});
+
 test("another token ends it", async () => {
   const page = await open(browser, admin);
   await page.getByLabel("Admin token").fill(token);

@@ -65,6 +65,42 @@ test("what strangers send is text", async () => {
   await ask("leave", { name: "<b>app</b>" });
 });
 
+test("hostile names of roles, databases and long keys", async () => {
+  const mark = "\"><script>document.title='lost'</script><b>&amp;\u202e\u0007\n\t\u3164👩\u200d💻";
+  const role = `r${mark}`.slice(0, 30);
+  const database = `d '${mark.slice(-16)}`;
+  const long = `${mark}${"wide".repeat(240)} end of it`;
+  await ask("admit", { role, database });
+  const token = await ask("hold", { name: "long", key: long });
+  await ask("connect", { name: "hostile", role, database, application: `a${mark}`.slice(0, 40), key: long, token });
+  await ask("connect", { name: "hostile-stale", role, database, key: long, token: "1" });
+  assert.match(await ask("run", { name: "hostile-stale", sql: "SELECT 1" }), /^LF00[12]/);
+  const row = page.locator("#keys tbody tr").filter({ hasText: "end of it" });
+  await comes(page, "#keys tbody tr", "end of it");
+  const said = await row.first().innerText();
+  for (const part of ["\"><script>document.title", "\\u202e\\u0007\\u000a\\u0009\\u3164👩\\u200d💻"]) {
+    assert.ok(said.includes(part), `${part} isn't in ${said}`);
+  }
+  const height = await row.first().locator("button.key").evaluate((e) => e.getBoundingClientRect().height);
+  assert.ok(height < 150, `a long key is ${height} pixels high`);
+  await comes(page, "#sessions tbody tr", "r\"><script>");
+  await comes(page, "#sessions tbody tr", "d '");
+  await row.first().locator("button.key").click();
+  await comes(page, "#timeline-head", "end of it");
+  assert.equal(await page.locator("main script, main b").count(), 0);
+  assert.equal(await page.title(), "fenceproxy");
+  for (const width of [1360, 360]) {
+    await page.setViewportSize({ width, height: 900 });
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    assert.ok(wider <= 0, `at ${width} the page is ${wider} pixels too wide`);
+    await picture(page, `hostile-${width}`);
+  }
+  await page.setViewportSize({ width: 1360, height: 900 });
+  await page.keyboard.press("Escape");
+  await ask("leave", { name: "hostile" });
+  await ask("leave", { name: "hostile-stale" });
+});
+
 test("the timeline of a key", async () => {
   await page.locator("#events button.key").filter({ hasText: "order:8472" }).first().click();
   await comes(page, "#timeline-head", "Timeline of order:8472");
