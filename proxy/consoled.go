@@ -44,7 +44,7 @@ func (s *session) openConsole(version uint32, params map[string]string) error {
 		s.farewell(notAdmitted(s.database, s.role))
 		return errNotAdmitted
 	}
-	application := params["application_name"]
+	application := cleanName(params["application_name"])
 	s.mu.Lock()
 	s.user, s.application = s.role, application
 	s.mu.Unlock()

@@ -122,6 +122,18 @@ func asksReplication(v string) bool {
 // session is with the one that has the short name.
 func storedName(name string) string { return name[:min(len(name), maxName)] }
 
+// cleanName is what PostgreSQL makes of an application_name: a short one of printable
+// ASCII (check_application_name in variable.c).
+func cleanName(name string) string {
+	clean := []byte(storedName(name))
+	for i, c := range clean {
+		if c < ' ' || c > '~' {
+			clean[i] = '?'
+		}
+	}
+	return string(clean)
+}
+
 // isFalse reads a boolean parameter as PostgreSQL's parse_bool does.
 func isFalse(v string) bool {
 	switch strings.ToLower(v) {

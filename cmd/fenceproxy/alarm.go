@@ -2,8 +2,10 @@ package main
 
 import (
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -54,6 +56,16 @@ func newLineageAlarm(logger *slog.Logger, registry prometheus.Registerer) *linea
 	return a
 }
 
+// asLabel is a name as the value of a label or an attribute, which must be UTF-8:
+// PostgreSQL's names needn't be, where an encoding is SQL_ASCII.
+func asLabel(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	quoted := strconv.Quote(name)
+	return quoted[1 : len(quoted)-1]
+}
+
 // claimRefused takes a claim that was refused with LF006.
 func (a *lineageAlarm) claimRefused(database string, epoch int32, why string) {
 	a.mu.Lock()
@@ -77,7 +89,7 @@ func (a *lineageAlarm) claimAccepted(database string, epoch int32) {
 // compared takes what etcd and the database say of themselves.
 func (a *lineageAlarm) compared(database string, l fencing.Lineage, cluster string, revision int64) {
 	fits, why := l.Fits(cluster, revision)
-	a.behind.WithLabelValues(database).Set(float64(max(0, l.Highest-revision)))
+	a.behind.WithLabelValues(asLabel(database)).Set(float64(max(0, l.Highest-revision)))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sawLocked(database, l.Epoch)
@@ -106,10 +118,10 @@ func (a *lineageAlarm) setLocked(database string, epoch int32, up bool, why stri
 	_, was := a.up[database]
 	if up {
 		a.up[database] = epoch
-		a.gauge.WithLabelValues(database).Set(1)
+		a.gauge.WithLabelValues(asLabel(database)).Set(1)
 	} else {
 		delete(a.up, database)
-		a.gauge.WithLabelValues(database).Set(0)
+		a.gauge.WithLabelValues(asLabel(database)).Set(0)
 	}
 	switch {
 	case up && !was:

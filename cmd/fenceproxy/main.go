@@ -98,7 +98,7 @@ func exitCode(err error, stderr io.Writer) int {
 		several = faults{err}
 	}
 	for _, fault := range several {
-		fmt.Fprintf(stderr, "fenceproxy: %s\n", oneLine(fault))
+		fmt.Fprintf(stderr, "fenceproxy: %s\n", visible(oneLine(fault)))
 	}
 	if errors.As(err, &usage) {
 		return 2

@@ -2,7 +2,9 @@ package main
 
 import (
 	"io"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -37,6 +39,7 @@ func (p *page) hanging(head, text string) {
 		defer p.colourFrom(p.Len(), head)
 	}
 	for i, word := range strings.Fields(text) {
+		word = visible(word)
 		switch {
 		case i == 0:
 			line += word
@@ -83,6 +86,21 @@ func (p *page) colourFrom(begin int, head string) {
 func (p *page) write(out io.Writer) error {
 	_, err := io.WriteString(out, p.String())
 	return err
+}
+
+// visible is a text with what nobody sees, or a terminal obeys, written out: names of
+// roles and databases may have anything in them.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // pad fills a text up to a width.

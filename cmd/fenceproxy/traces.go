@@ -136,7 +136,7 @@ func (t *traces) pass(s proxy.Span) {
 // attributesOf names the session as the log does, and never says anything of SQL.
 func attributesOf(s proxy.Span) []attribute.KeyValue {
 	all := []attribute.KeyValue{
-		attribute.String("db.system.name", "postgresql"), attribute.String("db.namespace", s.Database),
+		attribute.String("db.system.name", "postgresql"), attribute.String("db.namespace", asLabel(s.Database)),
 		attribute.String("fence.session", strconv.FormatUint(s.Session, 10)),
 	}
 	var keys []string

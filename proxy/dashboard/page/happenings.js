@@ -122,7 +122,7 @@ function more(event) {
   const who = [
     ["session", event.session], ["user", event.user], ["database", event.database], ["application", event.application],
     ["client", event.remote], ["process", event.pid], ["took", event.took ? `${event.took} ms` : ""],
-  ].filter(([, value]) => value).map(([name, value]) => `${name} ${shown(value)}`);
+  ].filter(([, value]) => value).map(([name, value], i) => make("span", {}, `${i > 0 ? ", " : ""}${name} `, stranger(value)));
   const lines = [event.detail && ["What is known: ", event.detail], event.hint && ["What to do: ", event.hint]].filter(Boolean);
   if (lines.length === 0 && who.length === 0) {
     return "";
@@ -131,7 +131,7 @@ function more(event) {
     make("summary", {}, event.hint ? "Why, and what to do" : "More"),
     make("div", { class: "more" },
       ...lines.map(([head, text]) => make("p", {}, make("strong", {}, head), stranger(text))),
-      who.length > 0 ? make("p", { class: "quiet" }, make("bdi", {}, who.join(", "))) : ""));
+      who.length > 0 ? make("p", { class: "quiet" }, ...who) : ""));
 }
 
 // keyButton opens the timeline of a key; app.js listens.

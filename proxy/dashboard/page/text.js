@@ -1,11 +1,15 @@
 // Texts of the page. Whatever comes from elsewhere is set as text and never as HTML.
 
-// Characters that can't be seen, or that turn the order of others round.
-const unseen = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+// Characters that can't be seen, that turn the order of others round, or that look like
+// a space and are none.
+const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}/gu;
 
 // shown makes them visible.
 export function shown(text) {
-  return String(text ?? "").replace(unseen, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return String(text ?? "").replace(unseen, (c) => {
+    const number = c.codePointAt(0).toString(16);
+    return number.length > 4 ? `\\u{${number}}` : `\\u${number.padStart(4, "0")}`;
+  });
 }
 
 // make makes an element. Children are elements, or texts.

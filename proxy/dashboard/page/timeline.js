@@ -1,5 +1,5 @@
 // The timeline of a key: a lane for each token, from its claim to the next one.
-import { make, clock, counted } from "./text.js";
+import { make, shown, clock, counted } from "./text.js";
 import { kindOf, isTold } from "./happenings.js";
 
 const mostLanes = 12;
@@ -57,7 +57,7 @@ export function draw(element, events, now) {
       track.append(bar);
     }
     for (const mark of lane.marks) {
-      const tick = make("span", { class: `tick ${mark.kind}`, title: `${clock(mark.at)} ${mark.words}` });
+      const tick = make("span", { class: `tick ${mark.kind}`, title: `${clock(mark.at)} ${shown(mark.words)}` });
       tick.style.left = left(mark.at);
       track.append(tick);
     }
