@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
 	"github.com/fenceproxy/fenceproxy/sqlrewrite"
@@ -127,6 +128,7 @@ func (cl *Client) Take(ctx context.Context, t byte, body []byte) error {
 		return cl.simple(ctx, body)
 	case t == wire.FunctionCall:
 		cl.refuse(noTables())
+		cl.endOfSegment()
 		cl.ready()
 		return nil
 	}
@@ -170,10 +172,10 @@ func (cl *Client) simple(ctx context.Context, body []byte) error {
 
 // texts carries out the statements of a text, up to the first that fails.
 func (cl *Client) texts(ctx context.Context, text []byte) error {
-	all, err := sqlrewrite.Split(nil, text, sqlrewrite.Options{})
+	all, err := split(text)
 	switch {
 	case err != nil:
-		return faultf(codeSyntax, "the text can't be read: %v", err)
+		return err
 	case len(all) > maxStatements:
 		return faultf(codeTooMuch, "the console takes up to %d statements at a time", maxStatements)
 	case len(all) == 0:
@@ -207,6 +209,18 @@ func (cl *Client) texts(ctx context.Context, text []byte) error {
 	return nil
 }
 
+// split reads a text as PostgreSQL would, which is UTF-8.
+func split(text []byte) ([]sqlrewrite.Statement, error) {
+	if !utf8.Valid(text) {
+		return nil, faultf(codeNotText, `invalid byte sequence for encoding "UTF8"`)
+	}
+	all, err := sqlrewrite.Split(nil, text, sqlrewrite.Options{})
+	if err != nil {
+		return nil, faultf(codeSyntax, "the text can't be read: %v", err)
+	}
+	return all, nil
+}
+
 // rows sends rows. The error is the connection's, and ends the session.
 func (cl *Client) rows(rows [][]any, fields []wire.Field) error {
 	values := make([][]byte, len(fields))
@@ -237,10 +251,18 @@ type done struct {
 	tag  string
 }
 
+// barred refuses what a failed block doesn't take: all but its end.
+func (cl *Client) barred(cmd *command) error {
+	if cl.block != wire.StatusFailed || cmd.verb == verbCommit || cmd.verb == verbRollback {
+		return nil
+	}
+	return faultf(codeFailedBlock, "current transaction is aborted, commands ignored until end of transaction block")
+}
+
 // carryOut does what a statement says, whose operands are literals.
 func (cl *Client) carryOut(ctx context.Context, cmd *command) (done, error) {
-	if cl.block == wire.StatusFailed && cmd.verb != verbCommit && cmd.verb != verbRollback {
-		return done{}, faultf(codeFailedBlock, "current transaction is aborted, commands ignored until end of transaction block")
+	if err := cl.barred(cmd); err != nil {
+		return done{}, err
 	}
 	switch cmd.verb {
 	case verbShow:

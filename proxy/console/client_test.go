@@ -221,6 +221,15 @@ func TestClient_Extended(t *testing.T) {
 		{"none given", []message{{wire.Parse, parse("", "SHOW MARKS $1")}, {wire.Bind, bind("", "")}, sync}, "1 E:08P01 Z:I"},
 		{"no such parameter", []message{{wire.Parse, parse("", "SHOW MARKS $9")}, sync}, "E:42601 Z:I"},
 		{"a function call", []message{{wire.FunctionCall, "\x00\x00\x00\x01"}}, "E:0A000 Z:I"},
+		{"as many rows as there are", append(sessions("SHOW VERSION"), message{wire.Execute, execute("p", 1)}, message{wire.Execute, execute("p", 1)}, message{wire.Execute, execute("p", 1)}, sync),
+			"1 2 D:v s C:SHOW C:SHOW Z:I"},
+		{"a failed block", []message{{wire.Query, "BEGIN; nonsense\x00"}, {wire.Parse, parse("", "SELECT 1")}, sync,
+			{wire.Parse, parse("", "ROLLBACK")}, {wire.Bind, bind("", "")}, {wire.Execute, execute("", 0)}, sync}, "C:BEGIN E:42601 Z:E E:25P02 Z:E 1 2 C:ROLLBACK Z:I"},
+		{"bound before its block failed", []message{{wire.Parse, parse("s", "SELECT 1")}, sync, {wire.Query, "BEGIN; nonsense\x00"}, {wire.Bind, bind("", "s")}, sync},
+			"1 Z:I C:BEGIN E:42601 Z:E E:25P02 Z:E"},
+		{"the unnamed one is gone with a bad one", []message{{wire.Parse, parse("", "SELECT 1")}, {wire.Parse, parse("", "nonsense")}, sync, {wire.Bind, bind("", "")}, sync}, "1 E:42601 Z:I E:26000 Z:I"},
+		{"it stays beside a named one", []message{{wire.Parse, parse("", "SELECT 1")}, {wire.Parse, parse("s", "SELECT 2")}, {wire.Bind, bind("", "")}, {wire.Execute, execute("", 0)}, sync}, "1 1 2 D:1 C:SELECT 1 Z:I"},
+		{"no text", []message{{wire.Parse, parse("", "SHOW \xff")}, sync, {wire.Parse, parse("", "SHOW MARKS $1")}, {wire.Bind, bindText("\xff")}, sync, {wire.Query, "SHOW \xff\x00"}}, "E:22021 Z:I 1 E:22021 Z:I E:22021 Z:I"},
 		{"stray copy data", []message{{wire.CopyData, "x"}, {wire.CopyDone, ""}, {wire.Flush, ""}, sync}, "Z:I"},
 		{"malformed", []message{{wire.Bind, "\x00"}, sync, {wire.Execute, "\x00"}, sync, {wire.Describe, "X\x00"}, sync, {wire.Parse, "a\x00b"}, sync}, "E:08P01 Z:I E:08P01 Z:I E:08P01 Z:I E:08P01 Z:I"},
 	} {
@@ -282,6 +291,11 @@ func TestClient_MarksPages(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	w.marks["a"] = append(w.marks["a"], fencing.ListedMark{Database: "a", Key: "z\x1b[7m"}, fencing.ListedMark{Database: "a", Key: "z~"})
+	if got := l.take(wire.Query, "SHOW MARKS 'z' LIMIT 1\x00").answered(); got != "N:00000(there are more: SHOW MARKS … AFTER $1, with the last key as the parameter) T D:a,z\x1b[7m C:SHOW Z:I" {
+		t.Errorf("a key that isn't for terminals: got %q", got)
+	}
+	w.marks["a"] = w.marks["a"][:4]
 	w.failing = map[string]error{"b": fmt.Errorf("x: %w", fencing.ErrMayNotList)}
 	if got := l.take(wire.Query, "SHOW MARKS LIMIT 9\x00").answered(); got != "N:01000 T D:a,k1 D:a,k2 D:a,k4 D:a,k5 C:SHOW Z:I" {
 		t.Errorf("one that may not be read: got %s", got)

@@ -153,7 +153,8 @@ func instead(word string) string {
 		return "Send the process SIGTERM: it lets transactions end first."
 	case "kill_client":
 		return "KILL pid ends a session; SHOW SESSIONS lists them."
-	case "insert", "update", "delete", "with", "table", "values", "create", "alter", "drop", "copy", "truncate", "explain", "prepare":
+	case "insert", "update", "delete", "with", "table", "values", "create", "alter", "drop", "copy", "truncate", "explain", "prepare",
+		"declare", "fetch", "move", "listen", "unlisten", "notify", "lock", "call", "do", "merge", "grant", "revoke", "vacuum", "analyze", "savepoint":
 		return "This is fenceproxy's console, which has no tables: connect to a database of PostgreSQL for SQL. SHOW HELP lists what the console knows."
 	}
 	return ""

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
-	"github.com/fenceproxy/fenceproxy/sqlrewrite"
 )
 
 // A statement is a prepared one.
@@ -69,6 +69,9 @@ func (cl *Client) prepare(body []byte) error {
 	case len(cl.statements) >= maxStatements && cl.statements[string(name)] == nil:
 		return faultf(codeTooMuch, "the console keeps up to %d prepared statements", maxStatements)
 	}
+	if len(name) == 0 {
+		delete(cl.statements, "") // whatever comes of the new one
+	}
 	st, err := cl.read(text, types)
 	if err != nil {
 		return err
@@ -80,10 +83,10 @@ func (cl *Client) prepare(body []byte) error {
 
 // read reads the text of a Parse, which holds one statement at most.
 func (cl *Client) read(text []byte, types []uint32) (*statement, error) {
-	all, err := sqlrewrite.Split(nil, text, sqlrewrite.Options{})
+	all, err := split(text)
 	switch {
 	case err != nil:
-		return nil, faultf(codeSyntax, "the text can't be read: %v", err)
+		return nil, err
 	case len(all) > 1:
 		return nil, faultf(codeSyntax, "cannot insert multiple commands into a prepared statement")
 	case len(all) == 0:
@@ -96,7 +99,7 @@ func (cl *Client) read(text []byte, types []uint32) (*statement, error) {
 	if st.types, err = st.cmd.types(types); err != nil {
 		return nil, err
 	}
-	return st, nil
+	return st, cl.barred(&st.cmd)
 }
 
 func (cl *Client) bind(body []byte) error {
@@ -119,6 +122,9 @@ func (cl *Client) bind(body []byte) error {
 	case len(cl.portals) >= maxPortals && cl.portals[string(name)] == nil:
 		return faultf(codeTooMuch, "the console keeps up to %d portals", maxPortals)
 	}
+	if err := cl.barred(&st.cmd); err != nil {
+		return err
+	}
 	p := &portal{empty: st.empty, cmd: st.cmd}
 	if !st.empty {
 		p.fields = described(st.cmd.fields(), formats)
@@ -135,8 +141,8 @@ func (cl *Client) bind(body []byte) error {
 		if err != nil {
 			return err
 		}
-		if strings.IndexByte(text, 0) >= 0 {
-			return faultf("22021", "parameter $%d has a zero byte", o.param)
+		if strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
+			return faultf(codeNotText, `parameter $%d has an invalid byte sequence for encoding "UTF8"`, o.param)
 		}
 		*o = operand{given: true, text: text}
 	}
@@ -216,7 +222,8 @@ func (cl *Client) execute(ctx context.Context, body []byte) error {
 		p.run = true
 	}
 	rows := p.done.rows
-	if most := int(int32(binary.BigEndian.Uint32(rest))); most > 0 && most < len(rows) {
+	// As many as were asked for may be all: PostgreSQL doesn't look, either.
+	if most := int(int32(binary.BigEndian.Uint32(rest))); most > 0 && most <= len(rows) {
 		p.done.rows = rows[most:]
 		if err := cl.rows(rows[:most], p.fields); err != nil {
 			return err

@@ -20,6 +20,7 @@ const (
 	codeNoSuchThing   = "42704"
 	codeAmbiguous     = "21000" // more than one where one was expected
 	codeBadValue      = "22023"
+	codeNotText       = "22021"
 	codeProtocol      = "08P01"
 	codeTooMuch       = "54000"
 	codeConfig        = "F0000"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/fenceproxy/fenceproxy/fencing"
 	"github.com/fenceproxy/fenceproxy/proxy/wire"
@@ -52,17 +53,26 @@ func (c *Console) showMarks(ctx context.Context, q query) (a answer, err error) 
 			text(m.ClaimedBy), int64(m.Epoch), m.Current})
 	}
 	if more {
-		next := "SHOW MARKS"
-		if q.prefix != "" {
-			next += " " + literal(q.prefix)
-		}
-		next += " AFTER " + literal(marks[len(marks)-1].Key)
-		if q.limit > 0 {
-			next += fmt.Sprintf(" LIMIT %d", q.limit)
-		}
-		a.notices = append(a.notices, notice("NOTICE", "there are more: %s", next))
+		a.notices = append(a.notices, notice("NOTICE", "there are more: %s", q.marksAfter(marks[len(marks)-1].Key)))
 	}
 	return a, nil
+}
+
+// marksAfter is how to go on behind a key. What terminals take for something else than
+// text isn't repeated.
+func (q query) marksAfter(last string) string {
+	if strings.ContainsFunc(q.prefix+last, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "SHOW MARKS … AFTER $1, with the last key as the parameter"
+	}
+	next := "SHOW MARKS"
+	if q.prefix != "" {
+		next += " " + literal(q.prefix)
+	}
+	next += " AFTER " + literal(last)
+	if q.limit > 0 {
+		next += fmt.Sprintf(" LIMIT %d", q.limit)
+	}
+	return next
 }
 
 // listMarks puts the marks of all databases in the order of their keys. Those of
