@@ -197,6 +197,9 @@ func TestDashboard_SignIn(t *testing.T) {
 	if w := get(h, "/api/state", cookie); w.Code != 401 {
 		t.Errorf("another token: got %d, want 401", w.Code)
 	}
+	if w := get(h, "/sign-in", cookie); w.Code != 200 || len(w.Result().Cookies()) != 1 || w.Result().Cookies()[0].MaxAge >= 0 {
+		t.Errorf("the form for an old cookie: got %d and %v, want it taken", w.Code, w.Result().Cookies())
+	}
 }
 
 // Who has signed in is asked to sign in while the token can't be read, and is let in

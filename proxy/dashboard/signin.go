@@ -123,6 +123,9 @@ func (d *Dashboard) askForToken(w http.ResponseWriter, r *http.Request) {
 	case d.Gate.Token == nil:
 		http.Error(w, "A certificate that this proxy knows is needed, and there is no token to sign in with.", http.StatusUnauthorized)
 	default:
+		if v == unknown {
+			forgetCookie(w, r) // the form looks again and again whether it still asks
+		}
 		d.form(w, http.StatusOK, "")
 	}
 }
