@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fenceproxy/fenceproxy/proxy/console"
 	"github.com/fenceproxy/fenceproxy/testharness/poll"
@@ -190,4 +192,51 @@ func TestServe_ConsoleCancel(t *testing.T) {
 	})
 	exec1(t, lock, "ROLLBACK")
 	exec1(t, conn, "SHOW MARKS")
+}
+
+// What drivers seldom send is answered over a socket as well: a statement is described
+// before it is bound, its rows are fetched in parts, a Flush is enough for an answer, and
+// a function call has its own end.
+func TestServe_ConsoleWire(t *testing.T) {
+	s := stack.New(t, "app")
+	p := serveOn(t, s, "--admin-roles", stack.RoleApp)
+	taken, err := open(t, s.ProxyDSN(p.Addr, stack.RoleApp, console.DefaultDatabase)).PgConn().Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Conn.Close() })
+	if err := taken.Conn.SetDeadline(time.Now().Add(poll.Deadline)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		send []pgproto3.FrontendMessage
+		want string
+	}{
+		{[]pgproto3.FrontendMessage{&pgproto3.Parse{Name: "s", Query: "SHOW HELP"}, &pgproto3.Flush{}}, "ParseComplete"},
+		{[]pgproto3.FrontendMessage{
+			&pgproto3.Describe{ObjectType: 'S', Name: "s"}, &pgproto3.Bind{DestinationPortal: "p", PreparedStatement: "s"},
+			&pgproto3.Execute{Portal: "p", MaxRows: 2}, &pgproto3.Execute{Portal: "p", MaxRows: 1}, &pgproto3.Close{ObjectType: 'P', Name: "p"}, &pgproto3.Sync{},
+		}, "ParameterDescription RowDescription BindComplete DataRow DataRow PortalSuspended DataRow PortalSuspended CloseComplete ReadyForQuery"},
+		{[]pgproto3.FrontendMessage{&pgproto3.FunctionCall{Function: 1}}, "ErrorResponse ReadyForQuery"},
+		{[]pgproto3.FrontendMessage{&pgproto3.Execute{Portal: "p"}, &pgproto3.Query{String: "SHOW VERSION"}, &pgproto3.Sync{}, &pgproto3.Query{String: "COPY t FROM STDIN"}},
+			"ErrorResponse ReadyForQuery ErrorResponse ReadyForQuery"},
+	} {
+		for _, m := range c.send {
+			taken.Frontend.Send(m)
+		}
+		if err := taken.Frontend.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for range strings.Fields(c.want) {
+			m, err := taken.Frontend.Receive()
+			if err != nil {
+				t.Fatalf("behind %v: %v", got, err)
+			}
+			got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", m), "*pgproto3."))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("got  %v\nwant %s", got, c.want)
+		}
+	}
 }
