@@ -154,6 +154,7 @@ func TestClient_Simple(t *testing.T) {
 		{"no end", "SHOW MARKS 'a", "E:42601 Z:I"},
 		{"a number for a prefix", "SHOW MARKS 5", "E:42601 Z:I"},
 		{"a text for a number", "SHOW KEYS LIMIT 'x'", "E:42601 Z:I"},
+		{"a number in quotes", "SHOW KEYS LIMIT '5'; KILL '4'", "T C:SHOW E:42704 Z:I"},
 		{"a limit twice", "SHOW KEYS LIMIT 1 LIMIT 2", "E:42601 Z:I"},
 		{"an option that isn't there", "SHOW KEYS AFTER 'a'", "E:42601 Z:I"},
 		{"too large a limit", "SHOW KEYS LIMIT 99999999999999999999", "E:22023 Z:I"},

@@ -251,10 +251,17 @@ func (r *reader) operand(typ uint32) (operand, error) {
 			return o, faultf(codeSyntax, "there is no parameter $%s", t.text)
 		}
 		o.param = n
-	case typ == wire.TypeInt8 && t.symbol != symNumber, typ == wire.TypeText && t.symbol != symString:
+	case typ == wire.TypeInt8 && !t.isNumber(), typ == wire.TypeText && t.symbol != symString:
 		return o, syntax(t)
 	}
 	return o, nil
+}
+
+// isNumber reports whether a token can stand for a number: in quotes, too, as drivers
+// write their parameters into a text.
+func (t token) isNumber() bool {
+	_, err := strconv.ParseInt(t.text, 10, 64)
+	return t.symbol == symNumber || t.symbol == symString && err == nil
 }
 
 func parseKill(r *reader) (command, error) {
