@@ -32,6 +32,14 @@ const (
 	CodeNotInstalled Code = "3F000"
 )
 
+// Codes returns those of refusals.
+func Codes() []Code {
+	return []Code{
+		CodeStale, CodeNotHolder, CodeUnverified, CodeTokenRequired, CodeEvicted, CodeLineage, CodeNotFenceable,
+		CodeClaimTimeout, CodeMalformedTag, CodeNotInstalled,
+	}
+}
+
 var codeNames = map[Code]string{
 	CodeStale:         "stale_token",
 	CodeNotHolder:     "not_holder",

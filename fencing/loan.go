@@ -1,6 +1,9 @@
 package fencing
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Loan is a lock that a proxy has taken for a session which asked for it in
 // SQL. Nobody renews it but the session, by asking again.
@@ -33,11 +36,10 @@ const (
 	CodeTooManyLocks Code = "53400"
 )
 
-// AboutLocks reports whether c is one of the codes of those who ask for locks.
-func (c Code) AboutLocks() bool {
-	switch c {
-	case CodeLockTaken, CodeBadArgument, CodeInBlock, CodeHeldAlready, CodeNotHeld, CodeNotAllowed, CodeTooManyLocks:
-		return true
-	}
-	return false
+// LoanCodes returns those of who asks for locks.
+func LoanCodes() []Code {
+	return []Code{CodeLockTaken, CodeBadArgument, CodeInBlock, CodeHeldAlready, CodeNotHeld, CodeNotAllowed, CodeTooManyLocks}
 }
+
+// AboutLocks reports whether c is one of LoanCodes.
+func (c Code) AboutLocks() bool { return slices.Contains(LoanCodes(), c) }

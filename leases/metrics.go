@@ -50,8 +50,13 @@ func NewMetrics() *Metrics {
 		expirations: prometheus.NewCounter(counter("expirations_total", "Locks that were lost while they were held: not renewed in time, revoked or deleted.")),
 		renewals:    prometheus.NewCounterVec(counter("renewals_total", "Renewals of leases, by result."), []string{"result"}),
 	}
+	// All are there before they count, so that the first of a kind is an increase.
 	for _, result := range []string{resultRenewed, resultFailed} {
 		m.renewals.WithLabelValues(result)
+	}
+	for _, result := range []string{resultAcquired, resultTaken, resultLost, resultUnavailable, resultGivenUp, resultInvalid} {
+		m.acquisitions.WithLabelValues(result)
+		m.took.WithLabelValues(result)
 	}
 	return m
 }

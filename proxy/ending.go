@@ -35,9 +35,9 @@ func (s *session) evict(key string, had, by fencing.Token) bool {
 		return false
 	}
 	s.victim = evictedBy(key, had, by)
-	state := "idle"
+	state := victimIdle
 	if s.spared = s.queue.MayCommit(); s.spared {
-		state = "active"
+		state = victimActive
 	} else {
 		s.dropBackend()
 	}
@@ -93,7 +93,7 @@ func (s *session) evictedFrom(r wire.Report) *fencing.Error {
 	case stale.Code != fencing.CodeStale:
 		return nil
 	}
-	s.tellEviction("terminated", stale.Message, "", 0, 0)
+	s.tellEviction(victimTerminated, stale.Message, "", 0, 0)
 	return fencing.Refuse(fencing.CodeEvicted, "the session was ended by the claim of a higher token (%s)", stale.Message).
 		With(stale.Detail, "Stop this work: another holder has the lock. Connect again after acquiring it anew.")
 }

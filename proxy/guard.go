@@ -214,9 +214,9 @@ func (s *session) count(purposes []queue.Purpose) {
 	for _, p := range purposes {
 		switch p {
 		case queue.Early, queue.Probe:
-			s.srv.Metrics.Checks.WithLabelValues("early").Inc()
+			s.srv.Metrics.Checks.WithLabelValues(countedEarly).Inc()
 		case queue.Late, queue.LateCommit:
-			s.srv.Metrics.Checks.WithLabelValues("late").Inc()
+			s.srv.Metrics.Checks.WithLabelValues(countedLate).Inc()
 		}
 	}
 }

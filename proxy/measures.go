@@ -89,9 +89,7 @@ func (s *session) countProtocol(code string) {
 	if !strings.HasPrefix(code, classProtocol) {
 		return
 	}
-	switch code {
-	case "08000", "08001", "08003", "08004", "08006", "08007", "08P01":
-	default:
+	if !slices.Contains(protocolCodes(), code) {
 		code = "08000"
 	}
 	s.srv.Metrics.ProtocolErrors.WithLabelValues(code).Inc()

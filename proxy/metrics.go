@@ -1,6 +1,10 @@
 package proxy
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fenceproxy/fenceproxy/fencing"
+)
 
 // Metrics counts what a Server does. No label is drawn from a key, a user or
 // anything else that a client chooses.
@@ -45,9 +49,39 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Duplicates:     counter("duplicate_inserts_total", "Statements of tagged sessions that PostgreSQL refused because the row is there already (23505)."),
 		ProtocolErrors: vec("protocol_errors_total", "Errors of the protocol between client, proxy and PostgreSQL, by SQLSTATE.", "code"),
 	}
+	m.begin()
 	if reg != nil {
 		reg.MustRegister(m.Sessions, m.Opened, m.CrowdedOut, m.Tagged, m.Checks, m.Refusals, m.UntaggedWrites, m.Evictions, m.LostReplies,
 			m.Sections, m.Duplicates, m.ProtocolErrors)
 	}
 	return m
+}
+
+// The labels of counters.
+const (
+	countedEarly, countedLate                  = "early", "late"
+	victimIdle, victimActive, victimTerminated = "idle", "active", "terminated"
+)
+
+// protocolCodes are PostgreSQL's own of the class, as errcodes.txt has them.
+func protocolCodes() []string {
+	return []string{"08000", "08001", "08003", "08004", "08006", "08007", "08P01"}
+}
+
+// begin has each counter be there before it counts: Prometheus sees no increase in a
+// series whose first value is 1, and an alert on it would miss the first time.
+func (m *Metrics) begin() {
+	for _, code := range append(fencing.Codes(), fencing.LoanCodes()...) {
+		m.Refusals.WithLabelValues(string(code))
+	}
+	for vec, values := range map[*prometheus.CounterVec][]string{
+		m.Checks:         {countedEarly, countedLate},
+		m.UntaggedWrites: {string(actionObserved), string(actionUnsure), string(actionRejected)},
+		m.Evictions:      {victimIdle, victimActive, victimTerminated},
+		m.ProtocolErrors: protocolCodes(),
+	} {
+		for _, value := range values {
+			vec.WithLabelValues(value)
+		}
+	}
 }

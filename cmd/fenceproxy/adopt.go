@@ -33,8 +33,9 @@ type adoptCommand struct {
 func newAdoptLineage(env environment) *cobra.Command {
 	c := &adoptCommand{etcd: etcdFlags{prefix: leases.DefaultPrefix}}
 	cmd := &cobra.Command{
-		Use:   "adopt-lineage --upstream DSN --etcd URL,…",
-		Short: "Take tokens from an etcd that was replaced or restored",
+		Use:        "adopt-lineage --upstream DSN --etcd URL,…",
+		SuggestFor: []string{"adopt"},
+		Short:      "Take tokens from an etcd that was replaced or restored",
 		Long: `Take tokens from the etcd that --etcd names, in the DSN's database, after etcd was
 replaced or restored from a backup and new claims are refused with LF006.
 
@@ -55,7 +56,7 @@ any more.`,
 		},
 	}
 	c.upstream.add(cmd.Flags())
-	c.etcd.add(cmd.Flags())
+	c.etcd.addBeside(cmd.Flags())
 	addConfig(cmd.Flags(), &c.config)
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "don't ask")
 	cmd.Flags().BoolVar(&c.force, "force", false, "also if nothing shows that etcd was replaced")
@@ -113,7 +114,7 @@ func (c *adoptCommand) adopt(ctx context.Context, conn *pgx.Conn, cluster string
 		return err
 	}
 	if !c.yes {
-		fmt.Fprintf(c.stdout, "\nAll marks are removed, and the %d sessions of the database are ended, whatever they do.\n"+
+		fmt.Fprintf(c.stdout, "\nAll marks are removed, and all sessions of the database (%d now) are ended, whatever they do.\n"+
 			"Nothing may reach the old etcd any more. Adopt? Type yes: ", sessions)
 		answer, err := bufio.NewReader(c.stdin).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -127,7 +128,8 @@ func (c *adoptCommand) adopt(ctx context.Context, conn *pgx.Conn, cluster string
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.stdout, "adopted: epoch %d, cluster %s; %d sessions ended, %d marks removed\n", done.Epoch, cluster, done.Sessions, done.Marks)
+	_, err = fmt.Fprintf(c.stdout, "adopted: epoch %d, cluster %s; %s ended, %s removed\n", done.Epoch, cluster,
+		counted(done.Sessions, "session"), counted(int(done.Marks), "mark"))
 	return err
 }
 

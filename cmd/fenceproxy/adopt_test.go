@@ -230,7 +230,7 @@ func TestAdoptLineage_Asks(t *testing.T) {
 		}
 	}
 	exec1(t, r.before, "INSERT INTO t VALUES (1)")
-	r.adopt(t, r.adoptArgs("--force"), 0, "marks came from", "Type yes", "adopted: epoch 2", "1 marks removed")
+	r.adopt(t, r.adoptArgs("--force"), 0, "marks came from", "Type yes", "adopted: epoch 2", "1 mark removed")
 	r.oldEnded(t)
 	var by string
 	if err := open(t, r.DSN(stack.RoleFence, "app")).QueryRow(context.Background(),

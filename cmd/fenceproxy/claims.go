@@ -50,10 +50,35 @@ func newClaimObserver(logger *slog.Logger, registry prometheus.Registerer, journ
 			Name: "fenceproxy_claim_ended_backends_total", Help: "PostgreSQL backends that claims ended because stale work blocked them.",
 		}),
 	}
+	o.begin()
 	o.alarm = newLineageAlarm(logger, registry)
 	registry.MustRegister(o.claims, o.took, o.phases, o.ended, o.moves)
 	return o
 }
+
+// begin has each series be there before it counts, so that the first of a kind is an
+// increase.
+func (o *claimObserver) begin() {
+	for _, outcome := range []fencing.Outcome{fencing.OutcomeRefused, fencing.OutcomeRaised, fencing.OutcomeHeld, fencing.OutcomeKnown} {
+		o.took.WithLabelValues(outcome.String())
+		if outcome != fencing.OutcomeRefused {
+			o.claims.WithLabelValues(outcome.String(), "")
+		}
+	}
+	for _, code := range fencing.Codes() {
+		o.claims.WithLabelValues(fencing.OutcomeRefused.String(), string(code))
+	}
+	for _, phase := range []string{phaseVerify, phaseRaise, phaseEvict} {
+		o.phases.WithLabelValues(phase)
+	}
+}
+
+// The parts of a claim, as labels.
+const (
+	phaseVerify = "verify"
+	phaseRaise  = "raise"
+	phaseEvict  = "evict"
+)
 
 // claimBuckets reach beyond the default of --claim-timeout.
 func claimBuckets() []float64 {
@@ -62,7 +87,7 @@ func claimBuckets() []float64 {
 
 // observePhases leaves out what a claim didn't do.
 func (o *claimObserver) observePhases(p fencing.Phases) {
-	for phase, took := range map[string]time.Duration{"verify": p.Verify, "raise": p.Raise, "evict": p.Evict} {
+	for phase, took := range map[string]time.Duration{phaseVerify: p.Verify, phaseRaise: p.Raise, phaseEvict: p.Evict} {
 		if took > 0 {
 			o.phases.WithLabelValues(phase).Observe(took.Seconds())
 		}

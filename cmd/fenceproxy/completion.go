@@ -84,8 +84,36 @@ func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 	}
 }
 
-// proposeFiles are the proposals for an argument that may name a file.
-var proposeFiles = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+// completing reports whether it is a shell's script that asks.
+func completing(args []string) bool {
+	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
+}
+
+// forShells makes the usages of flags texts that shells can show, and leaves out flags
+// that the command line has no value for.
+func forShells(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		_, f.Usage = pflag.UnquoteUsage(f)
+		if _, ok := f.Value.(*password); ok {
+			f.Hidden = true
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		forShells(sub)
+	}
+}
+
+// proposeExplained are the proposals of explain: codes of refusals for who has begun
+// one, and files.
+func proposeExplained(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var codes []cobra.Completion
+	for _, c := range explainedCodes() {
+		if len(args) == 0 && typed != "" && strings.HasPrefix(c.Code, typed) {
+			codes = append(codes, cobra.CompletionWithDesc(c.Code, c.Name+": "+c.Means))
+		}
+	}
+	return codes, cobra.ShellCompDirectiveDefault
+}
 
 // proposeCommands are the proposals of help.
 func proposeCommands(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -46,6 +46,8 @@ func TestCompletion_Proposals(t *testing.T) {
 		"a folder":            {[]string{"serve", "--embed-etcd", ""}, nil, dirs},
 		"a duration":          {[]string{"serve", "--claim-timeout", ""}, nil, none},
 		"a password":          {[]string{"serve", "--upstream-password", ""}, nil, none},
+		"a code":              {[]string{"explain", "LF008"}, []string{"LF008"}, files},
+		"no flag for secrets": {[]string{"serve", "--etcd-pass"}, []string{"--etcd-password-file"}, none},
 		"SQL or a file":       {[]string{"explain", ""}, nil, files},
 		"a table":             {[]string{"protect", ""}, nil, none},
 		"named scenario":      {[]string{"demo", "paused-holder", "paused-h"}, nil, none},
@@ -61,5 +63,16 @@ func TestCompletion_Proposals(t *testing.T) {
 				t.Errorf("got %q and %s, want %q and %s", got, directive, c.want, c.directive)
 			}
 		})
+	}
+}
+
+// What shells show of a flag is plain text.
+func TestCompletion_Plain(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if err := run(t.Context(), []string{cobra.ShellCompRequestCmd, "serve", "--"}, &stdout, &stderr); err != nil {
+		t.Fatalf("got %v: %s", err, stderr.String())
+	}
+	if got := stdout.String(); strings.Contains(got, "`") || !strings.Contains(got, "--auth-file\ta FILE in the format") {
+		t.Errorf("got %s, want descriptions without quotes", got)
 	}
 }

@@ -29,6 +29,7 @@ type environment struct {
 	lookup func(string) (string, bool)
 	all    []string
 	args   []string // the command line
+	width  int      // of the terminal that is written to; 0: it is none
 }
 
 // configure sets the flags of cmd that the command line left open: from the

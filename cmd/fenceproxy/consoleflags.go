@@ -63,4 +63,4 @@ func (r *roleNames) Set(text string) error {
 	return nil
 }
 func (r *roleNames) String() string { return strings.Join(*r, ",") }
-func (*roleNames) Type() string     { return "role,…" }
+func (*roleNames) Type() string     { return "role,..." }

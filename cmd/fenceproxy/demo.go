@@ -33,8 +33,9 @@ type demoCommand struct {
 func newDemo(env environment) *cobra.Command {
 	c := &demoCommand{}
 	cmd := &cobra.Command{
-		Use:   "demo [SCENARIO…]",
-		Short: "See a stale lock holder corrupt data, and be refused through the proxy",
+		Use:        "demo [SCENARIO…]",
+		SuggestFor: []string{"scenario", "scenarios"},
+		Short:      "See a stale lock holder corrupt data, and be refused through the proxy",
 		Long: `Play SCENARIO (paused-holder if none is named; --list tells which there are) on a throw-away
 PostgreSQL and etcd: first without fencing, to see the damage, then through two proxies.
 Workers and proxies are processes that are really paused and killed, and leases are real.
@@ -96,7 +97,7 @@ func (c *demoCommand) choose(names []string) ([]scenario.Story, error) {
 		s, ok := byName[name]
 		switch {
 		case !ok:
-			return nil, usagef("demo: no scenario %q%s", name, withList(didYouMean(name, known, asItIs), "there are "+strings.Join(known, ", ")))
+			return nil, usagef("demo: no scenario %q%s", name, withList(didYouMean(name, known, asItIs), "fenceproxy demo --list lists them"))
 		case slices.Contains(names[:i], name):
 			return nil, usagef("demo: %s is named twice", name)
 		}

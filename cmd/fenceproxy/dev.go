@@ -42,8 +42,9 @@ const devDatabase = "app"
 func newDev() *cobra.Command {
 	c := &devCommand{listen: loopback{"127.0.0.1:0"}, adminListen: loopback{"127.0.0.1:0"}, etcdListen: loopback{"127.0.0.1:0"}}
 	cmd := &cobra.Command{
-		Use:   "dev",
-		Short: "Run a throw-away PostgreSQL, etcd and proxy to try things with",
+		Use:        "dev",
+		SuggestFor: []string{"playground", "sandbox"},
+		Short:      "Run a throw-away PostgreSQL, etcd and proxy to try things with",
 		Long: `Run a throw-away PostgreSQL with schema fence, an etcd and a proxy, and print what to type
 next. Ctrl-C, or a terminal that closes, ends and removes all of it.`,
 		Args: exactArgs(),

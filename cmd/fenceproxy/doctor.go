@@ -31,8 +31,9 @@ type doctorCommand struct {
 func newDoctor(env environment) *cobra.Command {
 	c := &doctorCommand{etcd: etcdFlags{prefix: leases.DefaultPrefix}, clientTLS: newClientTLSFlags().mode, policy: newPolicyFlags()}
 	cmd := &cobra.Command{
-		Use:   "doctor --upstream DSN --etcd URL,…",
-		Short: "Look whether everything is in place, and who can get round the proxy",
+		Use:        "doctor --upstream DSN --etcd URL,…",
+		SuggestFor: []string{"check", "verify", "diagnose"},
+		Short:      "Look whether everything is in place, and who can get round the proxy",
 		Long: `Look at PostgreSQL and etcd as the proxy would use them: schema, rights, settings that can
 lose a mark, guards, roles that can move marks or get round the proxy, etcd's members,
 and whether its history is the one that the marks came from. Nothing is changed, and no
@@ -54,7 +55,7 @@ Each finding is ok, warn or fail, and says what to do. The exit status is 1 if o
 	}
 	flags := cmd.Flags()
 	c.upstream.add(flags)
-	c.etcd.add(flags)
+	c.etcd.addBeside(flags)
 	c.policy.add(flags)
 	flags.Var(&c.clientTLS, "client-tls", "as serve has it")
 	flags.StringVar(&c.authFile, "auth-file", "", "as serve has it, a `FILE`")

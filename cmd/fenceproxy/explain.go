@@ -42,8 +42,8 @@ to do, and where the runbook goes on.`,
 		Example: `  fenceproxy explain "WITH d AS (DELETE FROM t RETURNING *) SELECT * FROM d"
   fenceproxy explain migration.sql
   fenceproxy explain LF001`,
-		Args:              exactArgs("SQL"),
-		ValidArgsFunction: proposeFiles,
+		Args:              exactArgs("SQL, a FILE or a CODE"),
+		ValidArgsFunction: proposeExplained,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if code, ok := explainCode(args[0]); ok {
 				return code.print(cmd.OutOrStdout(), c.json)
@@ -83,6 +83,15 @@ func explainText(arg string, stdin io.Reader) ([]byte, error) {
 	}
 	if looksLikeCode.MatchString(arg) {
 		return nil, usagef("explain: there is no code %s: refusals have LF001 to LF009, and 3F000", arg)
+	}
+	if looksLikeName.MatchString(arg) {
+		var names []string
+		for _, c := range explainedCodes() {
+			names = append(names, c.Name)
+		}
+		if near := didYouMean(arg, names, asItIs); near != "" {
+			return nil, usagef("explain: there is no refusal called %s%s", arg, near)
+		}
 	}
 	if looksLikeState.MatchString(arg) {
 		return nil, usagef("explain: %s is no code of a refusal (LF001 to LF009, 3F000), but one of PostgreSQL's; docs/sql-locks.md has those of fence.acquire", arg)

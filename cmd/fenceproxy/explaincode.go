@@ -21,33 +21,41 @@ type explainedCode struct {
 // runbook is where those read on who have the program and not its source.
 const runbook = "https://github.com/fenceproxy/fenceproxy/blob/main/docs/runbook.md"
 
-// What is no SQL, but somebody's idea of a code, and what is one of PostgreSQL's:
-// SQLSTATEs have a digit among their five characters.
+// What is no SQL, but somebody's idea of a code or of its name, and what is a code of
+// PostgreSQL's: SQLSTATEs have a digit among their five characters.
 var (
 	looksLikeCode  = regexp.MustCompile(`^(?i)LF[0-9]\w*$`)
+	looksLikeName  = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
 	looksLikeState = regexp.MustCompile(`^(?i)[0-9][0-9a-z]{4}$`)
 )
 
+// explainedCodes are those of refusals.
+func explainedCodes() []explainedCode {
+	codes := []explainedCode{
+		{Code: string(fencing.CodeStale), Means: "another holder has the lock: its higher token was accepted, or what else the policy fencing goes by", Do: "stop; acquire the lock again"},
+		{Code: string(fencing.CodeNotHolder), Means: "etcd doesn't know the token as the current holder's", Do: "send the holder's create revision"},
+		{Code: string(fencing.CodeUnverified), Means: "etcd can't be reached, so a new claim can't be verified", Do: "retry"},
+		{Code: string(fencing.CodeTokenRequired), Means: "a write without a tag where one is required", Do: "tag the session"},
+		{Code: string(fencing.CodeEvicted), Means: "a higher claim ended the session", Do: "stop"},
+		{Code: string(fencing.CodeLineage), Means: "etcd's history went backwards, or it is another cluster", Do: "page someone"},
+		{Code: string(fencing.CodeNotFenceable), Means: "the statement can't be made atomic with the check, its text is over 16 MB, or a guarded table's row has no key", Do: "run it untagged; see the HINT"},
+		{Code: string(fencing.CodeClaimTimeout), Means: "stale work could not be ended in time; the DETAIL names it", Do: "look, retry"},
+		{Code: string(fencing.CodeMalformedTag), Means: "a tag that is incomplete or can't be parsed", Do: "mend the tag"},
+		{Code: string(fencing.CodeNotInstalled), Means: "the database has no schema fence", Do: "fenceproxy init"},
+	}
+	for i := range codes {
+		c := &codes[i]
+		c.Name = fencing.Code(c.Code).Name()
+		c.More = runbook + "#" + strings.ToLower(c.Code) + "-" + c.Name
+	}
+	return codes
+}
+
 // explainCode finds a code by itself or by its name, as messages and logs have it.
 func explainCode(word string) (explainedCode, bool) {
-	for _, c := range [...]struct {
-		code      fencing.Code
-		means, do string
-	}{
-		{fencing.CodeStale, "another holder has the lock: its higher token was accepted, or what else the policy fencing goes by", "stop; acquire the lock again"},
-		{fencing.CodeNotHolder, "etcd doesn't know the token as the current holder's", "send the holder's create revision"},
-		{fencing.CodeUnverified, "etcd can't be reached, so a new claim can't be verified", "retry"},
-		{fencing.CodeTokenRequired, "a write without a tag where one is required", "tag the session"},
-		{fencing.CodeEvicted, "a higher claim ended the session", "stop"},
-		{fencing.CodeLineage, "etcd's history went backwards, or it is another cluster", "page someone"},
-		{fencing.CodeNotFenceable, "the statement can't be made atomic with the check, its text is over 16 MB, or a guarded table's row has no key", "run it untagged; see the HINT"},
-		{fencing.CodeClaimTimeout, "stale work could not be ended in time; the DETAIL names it", "look, retry"},
-		{fencing.CodeMalformedTag, "a tag that is incomplete or can't be parsed", "mend the tag"},
-		{fencing.CodeNotInstalled, "the database has no schema fence", "fenceproxy init"},
-	} {
-		code, name := string(c.code), c.code.Name()
-		if strings.EqualFold(word, code) || strings.EqualFold(word, name) {
-			return explainedCode{code, name, c.means, c.do, runbook + "#" + strings.ToLower(code) + "-" + name}, true
+	for _, c := range explainedCodes() {
+		if strings.EqualFold(word, c.Code) || strings.EqualFold(word, c.Name) {
+			return c, true
 		}
 	}
 	return explainedCode{}, false

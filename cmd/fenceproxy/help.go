@@ -1,6 +1,15 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
 
 // newHelp is cobra's own help, but a command that there isn't is an error.
 func newHelp() *cobra.Command {
@@ -22,12 +31,36 @@ func newHelp() *cobra.Command {
 	}
 }
 
+// unknownCommand names the command that was meant: one that is spelled nearly so, or
+// one that other programs call so.
 func unknownCommand(root *cobra.Command, name string) error {
 	var known []string
+	meant := name
 	for _, cmd := range root.Commands() {
 		if cmd.IsAvailableCommand() {
 			known = append(known, cmd.Name())
 		}
+		if slices.Contains(cmd.SuggestFor, name) {
+			meant = cmd.Name()
+		}
 	}
-	return usagef("unknown command %s%s", quotedArg(name), withList(didYouMean(name, known, asItIs), "fenceproxy --help lists them"))
+	return usagef("unknown command %s%s", quotedArg(name), withList(didYouMean(meant, known, asItIs), "fenceproxy --help lists them"))
+}
+
+// terminalWidth is how many columns the terminal has that out is; 0 if it is none.
+func terminalWidth(out io.Writer) int {
+	f, ok := out.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// usageTemplate is cobra's, but what flags mean is broken where the terminal ends.
+func usageTemplate(root *cobra.Command, width int) string {
+	return strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", width))
 }

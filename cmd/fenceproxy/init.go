@@ -15,8 +15,9 @@ func newInit(env environment) *cobra.Command {
 	var upstream upstreamFlags
 	var config string
 	cmd := &cobra.Command{
-		Use:   "init --upstream DSN",
-		Short: "Install or upgrade schema fence in the protected database",
+		Use:        "init --upstream DSN",
+		SuggestFor: []string{"install", "setup", "migrate", "upgrade"},
+		Short:      "Install or upgrade schema fence in the protected database",
 		Long: `Install schema fence in the DSN's database, or upgrade it: the marks, the check that
 fenced transactions run, and the function that claims call. The DSN's role becomes
 the owner and must be the one that serve is given. Safe to run again.`,

@@ -47,8 +47,9 @@ func newLock(env environment) *cobra.Command {
 		grace:  span(defaultGrace),
 	}
 	cmd := &cobra.Command{
-		Use:   "lock KEY [flags] -- CMD [ARG…]",
-		Short: "Hold a lock while a command runs",
+		Use:        "lock KEY [flags] -- CMD [ARG…]",
+		SuggestFor: []string{"exec", "hold", "acquire"},
+		Short:      "Hold a lock while a command runs",
 		Long: `Hold the lock KEY in etcd while CMD runs.
 
 CMD finds FENCE_KEY and FENCE_TOKEN in its environment, and PGOPTIONS set so that
@@ -76,7 +77,7 @@ be ignored; 2 for a command line that can't be carried out.`,
 		},
 	}
 	flags := cmd.Flags()
-	c.etcd.add(flags)
+	c.etcd.addBeside(flags)
 	addConfig(flags, &c.config)
 	flags.Var(&c.ttl, "ttl", "how long the lock outlives a holder that stopped renewing")
 	flags.Var(&c.wait, "wait", "how long to wait for a taken lock; 0 tries once")
@@ -89,11 +90,11 @@ be ignored; 2 for a command line that can't be carried out.`,
 func (c *lockCommand) parseArgs(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
-		return usagef("lock: KEY is missing")
+		return usagef("lock: KEY is missing; usage: %s", cmd.UseLine())
 	case dash < 0 && len(args) > 1, dash > 1:
-		return usagef("lock: unexpected argument %s; the command stands after --", quotedArg(args[1]))
+		return usagef("lock: unexpected argument %s; the command stands after --: %s", quotedArg(args[1]), cmd.UseLine())
 	case len(args) == 1:
-		return usagef("lock: CMD is missing; it stands after --")
+		return usagef("lock: CMD is missing; it stands after --: %s", cmd.UseLine())
 	}
 	c.key, c.argv = args[0], args[1:]
 	return lockKey(c.key)

@@ -31,7 +31,7 @@ func endSignals(signals ...os.Signal) []os.Signal {
 // run carries out one command line. It returns when the command is done or,
 // for the ones that serve, some time after ctx is.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	root := newRoot(environment{lookup: os.LookupEnv, all: os.Environ(), args: args})
+	root := newRoot(environment{lookup: os.LookupEnv, all: os.Environ(), args: args, width: terminalWidth(stdout)})
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -43,8 +43,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // reads it can be seen.
 func newRoot(env environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "fenceproxy",
-		Short:         "A PostgreSQL proxy that refuses the writes of lock holders that lost their lock",
+		Use:   "fenceproxy",
+		Short: "A PostgreSQL proxy that refuses the writes of lock holders that lost their lock",
+		Long: `A PostgreSQL proxy that refuses the writes of lock holders that lost their lock.
+
+"fenceproxy demo" shows what happens without it, and with it; "fenceproxy dev" is a
+playground. Before a database of yours it takes "fenceproxy init" once, "fenceproxy serve",
+and "fenceproxy doctor", which tells what isn't in place.`,
+		Version:       programVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -57,12 +63,29 @@ func newRoot(env environment) *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(
-		newServe(env), newDev(), newDemo(env), newInit(env), newProtect(env), newUnprotect(env), newAdoptLineage(env), newLock(env),
-		newExplain(), newDoctor(env), newStatus(env), newHealth(env), newVersion(), newCompletion(), newMan(), newActor(),
-	)
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"To try it:", []*cobra.Command{newDemo(env), newDev()}},
+		{"To run it:", []*cobra.Command{newInit(env), newServe(env), newHealth(env), newProtect(env), newUnprotect(env), newAdoptLineage(env)}},
+		{"To work under a lock:", []*cobra.Command{newLock(env)}},
+		{"To see what it does, and why:", []*cobra.Command{newStatus(env), newDoctor(env), newExplain()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(newVersion(), newCompletion(), newMan(), newActor())
+	root.SetUsageTemplate(usageTemplate(root, env.width))
 	proposeValues(root)
+	if completing(env.args) {
+		forShells(root)
+	}
 	return root
 }
 
@@ -110,10 +133,10 @@ func exitCode(err error, stderr io.Writer) int {
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > len(names) {
-			return usagef("%s: unexpected argument %s", cmd.CommandPath(), quotedArg(args[len(names)]))
+			return usagef("%s: unexpected argument %s; usage: %s", cmd.Name(), quotedArg(args[len(names)]), cmd.UseLine())
 		}
 		if len(args) < len(names) {
-			return usagef("%s: %s is missing", cmd.CommandPath(), names[len(args)])
+			return usagef("%s: %s is missing; usage: %s", cmd.Name(), names[len(args)], cmd.UseLine())
 		}
 		return nil
 	}

@@ -5,11 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // asProgram in the environment makes the test binary the program itself, so
@@ -165,7 +167,13 @@ func TestRun_UsageErrors(t *testing.T) {
 		"no shell":         {[]string{"completion"}, "completion: the shell is missing"},
 		"help nearly":      {[]string{"help", "lokc"}, `unknown command "lokc"; did you mean lock?`},
 		"flag nearly":      {[]string{"lock", "k", "--on-lots", "kill", "--", "true"}, "unknown flag: --on-lots; did you mean --on-lost?"},
-		"demo unknown":     {[]string{"demo", "nope"}, `no scenario "nope"; there are paused-holder, paused-in-transaction`},
+		"demo unknown":     {[]string{"demo", "nope"}, `no scenario "nope"; fenceproxy demo --list lists them`},
+		"demo nearly":      {[]string{"demo", "paused-hol"}, `no scenario "paused-hol"; did you mean paused-holder? fenceproxy demo --list`},
+		"another's name":   {[]string{"start"}, `unknown command "start"; did you mean serve?`},
+		"begun":            {[]string{"serve", "--drain", "1s"}, "unknown flag: --drain; did you mean --drain-timeout?"},
+		"usage":            {[]string{"explain"}, "fenceproxy: explain: SQL, a FILE or a CODE is missing; usage: fenceproxy explain SQL|FILE|CODE|- [flags]"},
+		"lock's usage":     {[]string{"lock"}, "usage: fenceproxy lock KEY [flags] -- CMD [ARG…]"},
+		"a code's name":    {[]string{"explain", "stale_tokn"}, "there is no refusal called stale_tokn; did you mean stale_token?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := program(t, nil, c.args...)
@@ -188,9 +196,31 @@ func TestRun_Help(t *testing.T) {
 	}
 }
 
+// Each command that people are told of stands in a group, and what flags mean ends where
+// the terminal does.
+func TestRun_HelpFits(t *testing.T) {
+	root := newRoot(environment{lookup: os.LookupEnv, width: 100})
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() && cmd.GroupID == "" && !slices.Contains([]string{"version", "completion"}, cmd.Name()) {
+			t.Errorf("%s is in no group", cmd.Name())
+		}
+		for line := range strings.Lines(cmd.UsageString()) {
+			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > 100 && strings.HasPrefix(line, "    ") {
+				t.Errorf("%s: %d columns: %s", cmd.Name(), n, line)
+			}
+		}
+	}
+	if help := root.UsageString(); !strings.Contains(help, "To work under a lock:\n  lock ") {
+		t.Errorf("got %s, want the groups", help)
+	}
+}
+
 func TestRun_Version(t *testing.T) {
-	code, stdout, stderr := program(t, nil, "version")
-	if code != 0 || !strings.HasPrefix(stdout, "fenceproxy ") || stderr != "" {
-		t.Errorf("got exit %d, %q, %q", code, stdout, stderr)
+	_, want, _ := program(t, nil, "version")
+	for _, arg := range []string{"version", "--version"} {
+		code, stdout, stderr := program(t, nil, arg)
+		if code != 0 || !strings.HasPrefix(stdout, "fenceproxy ") || stdout != want || stderr != "" {
+			t.Errorf("%s: got exit %d, %q, %q", arg, code, stdout, stderr)
+		}
 	}
 }

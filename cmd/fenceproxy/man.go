@@ -73,8 +73,9 @@ func (p manPage) name() string { return strings.ReplaceAll(p.cmd.CommandPath(), 
 // render writes the page in man(7).
 func (p manPage) render(date time.Time) []byte {
 	p.cmd.InitDefaultHelpFlag()
+	p.cmd.InitDefaultVersionFlag()
 	var r roff
-	r.line(".TH " + roffText(strings.ToUpper(p.name())) + " " + manSection + " " + date.Format(time.DateOnly) + " fenceproxy fenceproxy")
+	r.line(".TH " + roffText(strings.ToUpper(p.name())) + " " + manSection + " " + date.Format(time.DateOnly) + ` fenceproxy "User Commands"`)
 	r.macro("SH", "NAME")
 	r.line(p.name() + ` \- ` + roffText(p.cmd.Short))
 	r.macro("SH", "SYNOPSIS")
@@ -109,6 +110,9 @@ func (p manPage) commands(r *roff) {
 	r.macro("SH", "ENVIRONMENT")
 	r.text(`A flag of a command that has --config can also be set by a variable, FENCEPROXY_CLAIM_TIMEOUT
 for --claim-timeout. A flag wins over a variable, a variable over the file.`)
+	r.macro("SH", "FILES")
+	r.entry("/etc/fenceproxy/fenceproxy.yaml", `The settings of the service that the Debian package has, with all that there are and what they do.
+Other commands take them by --config, too.`)
 	r.macro("SH", "EXIT STATUS")
 	r.text(`0 for success, 1 for failure, 2 for a command line, variable or file that can't be carried out;
 the page of a command says what else.`)

@@ -44,7 +44,7 @@ func TestMan_Pages(t *testing.T) {
 		}
 		path := filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1")
 		shown := manText(t, path)
-		for _, want := range []string{cmd.Short, "1970-01-02"} {
+		for _, want := range []string{cmd.Short, "1970-01-02", "User Commands"} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("%s doesn't have %q", path, want)
 			}

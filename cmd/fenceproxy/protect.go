@@ -18,8 +18,9 @@ func newProtect(env environment) *cobra.Command {
 	var key keyTemplate
 	var apply replicaApply
 	cmd := &cobra.Command{
-		Use:   "protect TABLE --key TEMPLATE --upstream DSN",
-		Short: "Let a table refuse what its rows' locks don't cover, whichever way it comes",
+		Use:        "protect TABLE --key TEMPLATE --upstream DSN",
+		SuggestFor: []string{"guard"},
+		Short:      "Let a table refuse what its rows' locks don't cover, whichever way it comes",
 		Long: `Guard a table with triggers that run the check inside PostgreSQL for the key of each
 row that is written: a write that comes round the proxy, carries another key's token, or
 has no tag is refused by the table itself. The key is made from the template, text with
@@ -51,7 +52,7 @@ schema fence.`,
 	upstream.add(cmd.Flags())
 	addConfig(cmd.Flags(), &config)
 	cmd.Flags().Var(&key, "key", "`TEMPLATE` of the lock's key: text with {column}; {{ and }} are braces")
-	cmd.Flags().Var(&apply, "replica-apply", "what a subscription applies without a tag: refuse or allow (default refuse)")
+	cmd.Flags().Var(&apply, "replica-apply", "what a subscription applies without a tag: refuse is the default")
 	return cmd
 }
 
@@ -59,11 +60,12 @@ func newUnprotect(env environment) *cobra.Command {
 	var upstream upstreamFlags
 	var config string
 	cmd := &cobra.Command{
-		Use:     "unprotect TABLE --upstream DSN",
-		Short:   "Take a table's guard away",
-		Long:    `Drop what protect made, from the table and from its partitions and inheritance children.`,
-		Example: `  fenceproxy unprotect public.orders`,
-		Args:    exactArgs("TABLE"),
+		Use:        "unprotect TABLE --upstream DSN",
+		SuggestFor: []string{"unguard"},
+		Short:      "Take a table's guard away",
+		Long:       `Drop what protect made, from the table and from its partitions and inheritance children.`,
+		Example:    `  fenceproxy unprotect public.orders`,
+		Args:       exactArgs("TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := settle(cmd, env, &upstream); err != nil {
 				return err
@@ -126,4 +128,4 @@ func (r *replicaApply) Set(text string) error {
 	}
 }
 func (r *replicaApply) String() string { return string(*r) }
-func (*replicaApply) Type() string     { return "string" }
+func (*replicaApply) Type() string     { return "refuse|allow" }

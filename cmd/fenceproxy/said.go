@@ -36,8 +36,8 @@ func (e *saidError) Error() string { return e.text }
 func (e *saidError) Unwrap() error { return e.cause }
 
 // mend is what to do about a connection that can't be made, or "" where
-// the error has said enough.
-func mend(err error) string {
+// the error has said enough. password is where that came from.
+func mend(err error, password string) string {
 	const dsn = "mend the DSN of --upstream"
 	var refused *pgconn.PgError
 	var lookup *net.DNSError
@@ -46,7 +46,7 @@ func mend(err error) string {
 	case errors.As(err, &refused):
 		switch refused.Code {
 		case "28000", "28P01": // of pg_hba.conf, and a wrong password
-			return dsn + " or the server's pg_hba.conf"
+			return "mend " + password + " or the server's pg_hba.conf"
 		case "3D000": // there is no such database
 			return "create it, or " + dsn
 		case "42704", "42501", "22023": // of settings in the DSN

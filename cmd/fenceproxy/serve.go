@@ -83,8 +83,9 @@ func newServeCommand() *serveCommand {
 func newServe(env environment) *cobra.Command {
 	c := newServeCommand()
 	cmd := &cobra.Command{
-		Use:   "serve --upstream DSN (--etcd URL,… | --embed-etcd DIR)",
-		Short: "Run the proxy",
+		Use:        "serve --upstream DSN (--etcd URL,… | --embed-etcd DIR)",
+		SuggestFor: []string{"run", "start", "server", "proxy"},
+		Short:      "Run the proxy",
 		Long: `Run the proxy until SIGTERM or SIGINT. It then takes no more sessions, lets each
 session end its transaction within --drain-timeout, and cuts off the rest; a second
 SIGTERM or SIGINT cuts them off at once. At SIGHUP it reads the settings anew; no

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -358,6 +359,23 @@ func TestServe_EmbeddedEtcd(t *testing.T) {
 	}
 	p := start(t, []string{"FENCEPROXY_UPSTREAM=" + s.DSN(stack.RoleFence, "app")}, "serve", "--config", config)
 	poll.Until(t, "ready", func() bool { return strings.Contains(p.stderr.String(), `"msg":"ready"`) || p.ended() })
+	// Who is given the proxy's settings asks the etcd in its process.
+	etcd := regexp.MustCompile(`"url":"http://(127\.0\.0\.1:\d+)"`).FindStringSubmatch(p.stderr.String())
+	if etcd == nil {
+		t.Fatalf("got %s, want the address of etcd", p.stderr.String())
+	}
+	if err := os.WriteFile(config, []byte(strings.Replace(text, "etcd_listen: 127.0.0.1:0", "etcd_listen: "+etcd[1], 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"FENCEPROXY_UPSTREAM=" + s.DSN(stack.RoleFence, "app")}
+	for command, args := range map[string][]string{
+		"lock": {"k", "--", "true"}, "status": {}, "doctor": {}, "adopt-lineage": {},
+	} {
+		code, stdout, stderr := program(t, env, append([]string{command, "--config", config}, args...)...)
+		if code != 0 || command == "status" && !strings.Contains(stdout, "locks held: 0") {
+			t.Errorf("%s: got exit %d, %q, %q, want an answer of etcd", command, code, stdout, stderr)
+		}
+	}
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != 0 {
 		t.Errorf("got exit %d: %s", code, p.stderr.String())

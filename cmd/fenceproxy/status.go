@@ -26,7 +26,7 @@ type statusCommand struct {
 	admin    string
 	cert     string // of the admin port
 	token    passwordFlags
-	limit    uint16
+	limit    count
 	key      string
 	config   string
 	json     bool
@@ -35,8 +35,9 @@ type statusCommand struct {
 func newStatus(env environment) *cobra.Command {
 	c := &statusCommand{etcd: etcdFlags{prefix: leases.DefaultPrefix}, limit: defaultStatusLimit}
 	cmd := &cobra.Command{
-		Use:   "status --upstream DSN [--etcd URL,…] [--admin host:port]",
-		Short: "Show marks, holders, leases and sessions",
+		Use:        "status --upstream DSN [--etcd URL,…] [--admin host:port]",
+		SuggestFor: []string{"list", "ls", "ps", "show"},
+		Short:      "Show marks, holders, leases and sessions",
 		Long: `Show the marks that PostgreSQL has, the holders and leases that etcd has (--etcd), and the
 sessions that a running proxy has (--admin, its --admin-listen). Nothing is changed. The
 exit status is 1 if one of those that were named doesn't answer; the rest is shown.`,
@@ -51,13 +52,13 @@ exit status is 1 if one of those that were named doesn't answer; the rest is sho
 	}
 	flags := cmd.Flags()
 	c.upstream.add(flags)
-	c.etcd.add(flags)
+	c.etcd.addBeside(flags)
 	addConfig(flags, &c.config)
 	flags.StringVar(&c.admin, "admin", "", "`host:port` of a running proxy's admin port, or its URL")
 	addAdminToken(flags, &c.token)
 	addAdminCert(flags, &c.cert)
 	flags.StringVar(&c.key, "key", "", "show the lock of this `key` only")
-	flags.Uint16Var(&c.limit, "limit", c.limit, "how many of the newest marks, and of the held locks, to show")
+	flags.Var(&c.limit, "limit", "how many of the newest marks, and of the held locks, to show")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object instead of text")
 	return cmd
 }
@@ -237,7 +238,7 @@ func (h *heldLocks) keys() []string {
 // survey asks etcd, if it was named.
 func (c *statusCommand) survey(ctx context.Context) (*etcdStatus, *heldLocks, error) {
 	held := &heldLocks{left: map[string]time.Duration{}}
-	if len(c.etcd.endpoints) == 0 {
+	if len(c.etcd.named()) == 0 {
 		return nil, held, c.etcd.check()
 	}
 	client, err := c.etcd.open()

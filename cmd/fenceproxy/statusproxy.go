@@ -41,7 +41,9 @@ func (c *adminClient) status(ctx context.Context) *proxyStatus {
 	p.Evicted = total(metrics["fenceproxy_evictions_total"])
 	for _, m := range metrics["fenceproxy_refusals_total"].GetMetric() {
 		for _, label := range m.GetLabel() {
-			p.Refused[label.GetValue()] = int(m.GetCounter().GetValue())
+			if n := int(m.GetCounter().GetValue()); n > 0 {
+				p.Refused[label.GetValue()] = n
+			}
 		}
 	}
 	if status, why, err := c.get(ctx, "/readyz"); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -45,6 +46,17 @@ func (u *upstreamFlags) check() error {
 	return nil
 }
 
+// passwordOf names where the password for a server came from.
+func (u *upstreamFlags) passwordOf(h dsnHost) string {
+	if u.password.set() {
+		return u.password.given()
+	}
+	if libpq := os.Getenv("PGPASSWORD"); libpq != "" && h.config.ConnConfig.Password == libpq {
+		return "PGPASSWORD"
+	}
+	return "the DSN of --upstream"
+}
+
 // where names the upstream in messages: without user and password.
 func (u *upstreamFlags) where() string {
 	names := make([]string, len(u.dsn.hosts))
@@ -67,7 +79,7 @@ func (u *upstreamFlags) connect(ctx context.Context) (*pgx.Conn, error) {
 		switch {
 		case err != nil:
 			why = append(why, fmt.Sprintf("connect to PostgreSQL at %s (database %s): %v", h.name, h.config.ConnConfig.Database, err))
-			mends = append(mends, mend(err))
+			mends = append(mends, mend(err, u.passwordOf(h)))
 		case found.Fit == proxy.FitNo:
 			why = append(why, fmt.Sprintf("PostgreSQL at %s: %s", h.name, found.Why))
 			mends = append(mends, "let the DSN of --upstream name the right one (target_session_attrs)")

@@ -159,7 +159,7 @@ func (e *endpoints) Set(text string) error {
 	return nil
 }
 func (e *endpoints) String() string { return strings.Join(*e, ",") }
-func (*endpoints) Type() string     { return "URL,…" }
+func (*endpoints) Type() string     { return "URL,..." }
 
 // peers are the addresses of other proxies, which a name may stand for several
 // of.
@@ -181,7 +181,7 @@ func (p *peers) Set(text string) error {
 	return nil
 }
 func (p *peers) String() string { return strings.Join(*p, ",") }
-func (*peers) Type() string     { return "host:port,…" }
+func (*peers) Type() string     { return "host:port,..." }
 
 // choice is one word out of a few.
 type choice struct {

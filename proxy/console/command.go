@@ -266,8 +266,8 @@ func (t token) isNumber() bool {
 
 func parseKill(r *reader) (command, error) {
 	cmd := command{verb: verbKill, tag: "KILL", bySession: r.word("session")}
-	if r.peek().symbol == symEnd {
-		return cmd, faultf(codeSyntax, "KILL needs the pid of a session").hint("SHOW SESSIONS lists them.")
+	if s := r.peek().symbol; s != symNumber && s != symParam {
+		return cmd, faultf(codeSyntax, "KILL needs the pid of a session, or SESSION and its number").hint("SHOW SESSIONS lists them.")
 	}
 	var err error
 	if cmd.id, err = r.operand(wire.TypeInt8); err != nil {

@@ -3,8 +3,11 @@
 // done by it.
 package spelling
 
+import "strings"
+
 // Nearest returns the known word that is spelled most like name, "" if none is
-// close: one letter of four may be wrong, and three at most.
+// close: one letter of four may be wrong, and three at most. Or name is how one of
+// the words begins, and no other.
 func Nearest(name string, known []string) string {
 	best, least := "", min(1+len(name)/4, 3)+1
 	for _, k := range known {
@@ -12,7 +15,24 @@ func Nearest(name string, known []string) string {
 			best, least = k, d
 		}
 	}
+	if best == "" {
+		return begun(name, known)
+	}
 	return best
+}
+
+// begun is the only word that begins with name, which has letters enough to tell.
+func begun(name string, known []string) (word string) {
+	for _, k := range known {
+		switch {
+		case len(name) < 3 || !strings.HasPrefix(k, name):
+		case word != "":
+			return ""
+		default:
+			word = k
+		}
+	}
+	return word
 }
 
 // distance is the number of letters to change, add or drop, or of neighbours

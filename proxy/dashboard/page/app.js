@@ -24,6 +24,7 @@ const view = {
   opener: null, // what had the focus before the timeline
   skew: 0, // of the browser's clock
   boot: "",
+  heard: false, // of what has happened; before that, nothing is known of it
   awaySince: 0,
   refusal: "", // why the proxy answers, but not with what was asked for
   canSignIn: true,
@@ -106,6 +107,7 @@ function signIn() {
 
 // ---- what happens ----
 
+const asked = "The proxy is asked what has happened…";
 const words = { live: "Live", reconnecting: "Reconnecting…", full: "Too many pages follow already; trying again…", refused: "Not let in; trying again…" };
 
 function showLink(state) {
@@ -119,7 +121,7 @@ function showEvents() {
   if (view.pausedAt === null) {
     const picked = happenings.picked(view.filter, view.kinds);
     step(byId("events"), picked.rows, nameOf, (row) => arrive(makeItem(row, true), row.last), fillItem);
-    setText(byId("events-note"), noteOf(picked, view.filter, happenings.all.find((e) => !isNote(e))?.at));
+    setText(byId("events-note"), view.heard ? noteOf(picked, view.filter, happenings.all.find((e) => !isNote(e))?.at) : asked);
   } else {
     setText(byId("events-note"), `Paused at ${clock(view.pausedAt, false)}; ${counted(view.paused, "event")} since.`);
   }
@@ -147,6 +149,7 @@ const stream = new Stream({
   state: showLink,
   hello({ boot, resumed, restarted }) {
     view.boot = boot;
+    view.heard = true;
     if (restarted) {
       happenings.note("The proxy was restarted. What happened before it was started isn't kept by the new one.");
     } else if (!resumed) {
@@ -199,7 +202,8 @@ function showTimeline() {
   setText(byId("timeline-head"), `Timeline of ${shown(at.key)}`);
   const summary = draw(byId("lanes"), events, Date.now() + view.skew);
   byId("legend").hidden = summary === "";
-  setText(byId("timeline-note"), summary || "Nothing of this key is kept any more: the proxy keeps the last 1,000 claims and evictions, and as many refusals.");
+  const none = view.heard ? "Nothing of this key is kept any more: the proxy keeps the last 1,000 claims and evictions, and as many refusals." : asked;
+  setText(byId("timeline-note"), summary || none);
   step(byId("timeline-list"), fold(events).slice(-listedOfKey).reverse(), nameOf, (row) => makeItem(row, false), fillItem);
 }
 

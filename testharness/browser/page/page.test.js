@@ -24,6 +24,25 @@ test("nothing has happened yet", async () => {
   await picture(page, "empty");
 });
 
+test("before the proxy has told what has happened, nothing is said of it", async () => {
+  const context = await browser.newContext();
+  const early = await context.newPage();
+  let tell;
+  const told = new Promise((resolve) => { tell = resolve; });
+  await early.route("**/api/events*", async (route) => {
+    await told;
+    await route.continue();
+  });
+  await early.goto(`${url}#${encodeURIComponent(JSON.stringify(["app", "order:8472"]))}`);
+  await comes(early, "#sessions-note", "Nobody is connected."); // the rest has been told
+  await comes(early, "#events-note", "The proxy is asked what has happened");
+  await comes(early, "#timeline-note", "The proxy is asked what has happened");
+  tell();
+  await comes(early, "#events-note", "Nothing yet.");
+  await comes(early, "#timeline-note", "Nothing of this key is kept any more");
+  await context.close();
+});
+
 test("keys, a refusal in words, an eviction", async () => {
   const first = await ask("hold", { name: "first", key: "order:8472" });
   await ask("connect", { name: "worker-1", key: "order:8472", token: first });
