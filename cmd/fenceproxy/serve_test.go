@@ -372,7 +372,8 @@ func TestServe_EmbeddedEtcd(t *testing.T) {
 		"lock": {"k", "--", "true"}, "status": {}, "doctor": {}, "adopt-lineage": {},
 	} {
 		code, stdout, stderr := program(t, env, append([]string{command, "--config", config}, args...)...)
-		if code != 0 || command == "status" && !strings.Contains(stdout, "locks held: 0") {
+		// doctor minds that this PostgreSQL has fsync off.
+		if code != 0 && command != "doctor" || (command == "status" || command == "doctor") && !strings.Contains(stdout, "locks held: 0") {
 			t.Errorf("%s: got exit %d, %q, %q, want an answer of etcd", command, code, stdout, stderr)
 		}
 	}
