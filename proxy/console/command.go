@@ -266,7 +266,7 @@ func (t token) isNumber() bool {
 
 func parseKill(r *reader) (command, error) {
 	cmd := command{verb: verbKill, tag: "KILL", bySession: r.word("session")}
-	if s := r.peek().symbol; s != symNumber && s != symParam {
+	if t := r.peek(); t.symbol != symParam && !t.isNumber() {
 		return cmd, faultf(codeSyntax, "KILL needs the pid of a session, or SESSION and its number").hint("SHOW SESSIONS lists them.")
 	}
 	var err error
