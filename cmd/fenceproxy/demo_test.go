@@ -80,7 +80,7 @@ func TestDemo_Usage(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown":              {[]string{"demo", "no-such-story"}, "no scenario \"no-such-story\"; there are paused-holder, "},
+		"unknown":              {[]string{"demo", "no-such-story"}, "no scenario \"no-such-story\"; fenceproxy demo --list lists them"},
 		"all and one":          {[]string{"demo", "--all", "waiter"}, "exclude each other"},
 		"the same twice":       {[]string{"demo", "waiter", "counter", "waiter"}, "waiter is named twice"},
 		"a report for nowhere": {[]string{"demo", "--report", filepath.Join(t.TempDir(), "no", "report.html")}, "--report: open "},
