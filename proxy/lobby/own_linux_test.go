@@ -206,6 +206,34 @@ func TestShift_Leave(t *testing.T) {
 	}
 }
 
+// Those who wait without the watch have no thread of their own, of which a process may
+// have some thousands.
+func TestShift_LeaveThread(t *testing.T) {
+	l := newLobby(t)
+	stay, stuck := make(chan struct{}), make(chan struct{}, 1)
+	defer close(stay)
+	before := threads(t)
+	const many = 50
+	for range many {
+		conn, peer := owned(t, l)
+		conn.Rest(l, func(s *lobby.Shift) { s.Leave(); stuck <- struct{}{}; <-stay })
+		_, _ = peer.Write([]byte("x"))
+		<-stuck
+	}
+	if more := threads(t) - before; more > many/2 {
+		t.Errorf("%d that wait have taken %d threads", many, more)
+	}
+}
+
+func threads(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
 // A rest again and again, with waits in between, loses nothing and ends always.
 func TestConn_OwnRestsAndWaits(t *testing.T) {
 	l := newLobby(t)
